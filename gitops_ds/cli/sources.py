@@ -75,6 +75,6 @@ def _table(statuses: tuple[SourceStatus, ...], now: float, *, wide: bool) -> str
     trouble = [
         f"{one.id}: {plain_text.line(one.message, 2000)}\n"
         for one in statuses
-        if one.message and not wide and one.condition.value != "Synced"
+        if one.message and not wide and (one.warning or one.condition.value != "Synced")
     ]
     return text + ("\n" + "".join(trouble) if trouble else "")

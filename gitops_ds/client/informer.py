@@ -91,8 +91,8 @@ class WatchEnded(msgspec.Struct, frozen=True):
 
 
 class WorldVersion(msgspec.Struct, frozen=True):
-    """The cluster's current version, from an empty list. As an event: it is not older than the
-    followed version, so the watch continues.
+    """The cluster's current version, from an empty list. As an event: the watch continues, or, if
+    it is older than the followed version, a list follows.
     """
 
     version: str
@@ -126,7 +126,7 @@ def step(state: InformerState, input: InformerInput, chance: float) -> Transitio
         case WorldVersion(version=version):
             followed = _version(state)
             if _is_before(version, followed):
-                return Transition(Start(state.failures))
+                return Transition(Start(state.failures), input)
             return Transition(
                 Watching(followed, state.failures, resumed=True, fruitless=state.fruitless), input
             )

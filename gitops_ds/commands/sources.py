@@ -34,7 +34,8 @@ async def look(cluster: ClusterReader, namespace: str, now: float) -> tuple[Sour
 
 def _current(status: SourceStatus) -> SourceStatus:
     if status.active:
-        return status
+        message = "; ".join(filter(None, (status.message, status.warning)))
+        return replace(status, message=message)
     last = (
         f"; its last condition was {status.condition}: {status.message}" if status.message else ""
     )
@@ -56,4 +57,5 @@ def as_json(status: SourceStatus) -> dict[str, Any]:
         "held": list(status.held),
         "suspended": status.suspended,
         "followed": status.active,
+        "otherService": timestamps.text(status.beside) if status.beside else "",
     }

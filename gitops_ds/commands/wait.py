@@ -219,9 +219,13 @@ class _Wait(msgspec.Struct):
         key = await self._key_at_commit()
         listener = RolloutListener(self.report, options.progress, options.clock)
         await rollout_waiter.wait_for_rollouts(self.cluster, [key], None, listener)
-        return self._agent(
-            await agents.list_agents(self.cluster, self.state_namespace, options.clock())
-        )
+        while True:
+            now = options.clock()
+            agent = self._agent(await agents.list_agents(self.cluster, self.state_namespace, now))
+            if not (refused := await self._refusal(agent)):
+                return agent
+            self.report(f"{agent.key} has an earlier commit: {refused}")
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _key_at_commit(self) -> Key:
         """The DaemonSet, as soon as the awaited commit is applied to it."""
@@ -281,5 +285,24 @@ class _Wait(msgspec.Struct):
             counts = agent.seen.daemonset.counts or Counts()
             updated = counts.updated >= counts.desired or not self.options.commit
             if agent.health.state is HealthState.HEALTHY and updated:
-                return agent
+                if not (refused := await self._refusal(agent)):
+                    return agent
+                self.report(f"{agent.key} has an earlier commit: {refused}")
+                await asyncio.sleep(POLL_SECONDS)
+                continue
             await anext(changes)
+
+    async def _refusal(self, agent: Agent) -> str:
+        """Why the newest commit is not applied to the DaemonSet, while no commit is awaited; empty
+        if it is, and without a service that follows Git.
+        """
+        if self.options.commit:
+            return ""
+        try:
+            known = await agents.with_state(self.cluster, self.state_namespace, agent)
+        except errors.ClusterError as error:
+            if not error.retryable:
+                raise
+            return f"{error}; retrying"
+        source = known.source
+        return source.message if source is not None and source.refuses(agent.key) else ""

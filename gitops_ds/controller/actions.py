@@ -5,7 +5,7 @@ an object can refine an action, but makes no decisions.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -19,13 +19,14 @@ from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.daemonset import pod_changes
 from gitops_ds.errors import AlreadyExists, NotFound, StaleView
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, PatchType
+from gitops_ds.model.cluster import Cluster, PatchType, Selection
 from gitops_ds.model.daemonset import DaemonSet, Owner
 from gitops_ds.model.decision import (
     Action,
     Adopt,
     CreatePod,
     CreateRevision,
+    DeleteCause,
     DeletePod,
     DeleteRevision,
     LabelRevision,
@@ -37,7 +38,16 @@ from gitops_ds.model.decision import (
     Release,
     RenumberRevision,
 )
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body, Key, Resource, key_of
+from gitops_ds.model.objects import (
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    POD,
+    Body,
+    Key,
+    Resource,
+    key_of,
+    version_number,
+)
 
 Remember = Callable[[Resource, Body], None]
 # Stores that the text of an annotation of a revision, by its UID, is ours, before it is written.
@@ -69,34 +79,50 @@ class WriteHooks(msgspec.Struct, frozen=True):
     created: Created
 
 
+class WatchedEpoch(Protocol):
+    """The epoch of the objects that a decision read (`gitops_ds.daemonset.epochs`)."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all objects are of it still."""
+        ...
+
+    def end(self) -> None:
+        """Ends it: the cluster is older than these objects."""
+        ...
+
+
 class ActionWriter:
-    """Writes the actions of one decision for a DaemonSet.
+    """Writes the actions of one decision for a DaemonSet, while its epoch is current.
 
     `wrote`: the next observation differs. `gone` are the actions whose object no longer existed.
     """
 
-    def __init__(self, cluster: Cluster, hooks: WriteHooks, daemonset: DaemonSet) -> None:
+    def __init__(
+        self, cluster: Cluster, hooks: WriteHooks, epoch: WatchedEpoch, daemonset: DaemonSet
+    ) -> None:
         self._cluster, self._daemonset = cluster, daemonset
         self._remember, self._announce, self._created = (
             hooks.remember,
             hooks.announce,
             hooks.created,
         )
-        self._namespace = daemonset.key.namespace
+        self._namespace, self._epoch = daemonset.key.namespace, epoch
         self._confirmed = False
         self.wrote = False
         self.gone: list[Action] = []
 
     async def write(self, action: Action) -> Key | None:
-        """Writes one action; returns its object, None if nothing was left to do."""
+        """Writes one action; returns its object, None if nothing was left to do. Raises StaleView
+        after the end of the epoch.
+        """
+        if not self._epoch.is_current:
+            raise StaleView(f"{self._daemonset.key}: pods, nodes and revisions are listed again")
         match action:
             case CreatePod():
                 return await self._create_pod(action)
-            case DeletePod(key=key, uid=uid):
-                if action.mark is not None and not await self._mark(action.mark):
-                    self.gone.append(action)
-                    return None
-                return await self._delete(action, POD, key, uid)
+            case DeletePod():
+                return await self._delete_pod(action)
             case DeleteRevision(key=key, uid=uid):
                 return await self._delete(action, CONTROLLER_REVISION, key, uid)
             case RelabelPod(uid=uid, hash=hash) | LabelRevision(uid=uid, hash=hash):
@@ -170,6 +196,14 @@ class ActionWriter:
             )
         return True
 
+    async def _delete_pod(self, action: DeletePod) -> Key | None:
+        if self._is_replaced(action):
+            await self._confirm(whole=True)
+        if action.mark is not None and not await self._mark(action.mark):
+            self.gone.append(action)
+            return None
+        return await self._delete(action, POD, action.key, action.uid)
+
     async def _mark(self, mark: PodMark) -> bool:
         """Labels a pod that is replaced; returns whether it still exists."""
         metadata = {"uid": mark.uid, "labels": {names.REPLACED: mark.daemonset}}
@@ -225,20 +259,49 @@ class ActionWriter:
             raise
         return self._keep(resource, reply, action)
 
-    async def _confirm(self) -> None:
-        """Checks before an adoption that the DaemonSet exists unchanged and is not being deleted:
-        one request for all adoptions.
+    def _is_replaced(self, action: DeletePod) -> bool:
+        """Whether a pod is deleted for the templates of a rollout. The DaemonSet names them; the
+        template of a pod never changes, so its UID suffices.
+        """
+        is_rolled_out = names.PROVEN in self._daemonset.annotations
+        return is_rolled_out and action.cause in (DeleteCause.OUTDATED, DeleteCause.UNWANTED)
+
+    async def _confirm(self, *, whole: bool = False) -> None:
+        """Checks before an adoption that the DaemonSet exists and is not being deleted, before
+        deletes that it is (`whole`) unchanged as well: one request for all of a decision.
+
+        The read is of the newest version, so an older one than the observed one is of another
+        history, without an event of any watch.
         """
         if self._confirmed:
             return
-        live = daemonsets.daemonset_of(
-            await self._cluster.get(DAEMONSET, self._namespace, self._daemonset.key.name)
-        )
-        if live.uid != self._daemonset.uid or live.deleting:
+        observed = self._daemonset
+        live = await (self._listed() if whole else self._read())
+        if live.uid == observed.uid and 0 < version_number(live.version) < version_number(
+            observed.version
+        ):
+            self._epoch.end()
+            raise StaleView(f"{observed.key} is older than it was: was the cluster restored?")
+        if live.uid != observed.uid or live.deleting:
             raise StaleView(
-                f"{self._daemonset.key} is being deleted, or was replaced: it adopts nothing"
+                f"{observed.key} is being deleted, or was replaced: nothing is written for it"
             )
+        if whole and _stated(live) != _stated(observed):
+            raise StaleView(f"{observed.key} has changed since it was observed")
         self._confirmed = True
+
+    async def _read(self) -> DaemonSet:
+        name = self._daemonset.key.name
+        return daemonsets.daemonset_of(await self._cluster.get(DAEMONSET, self._namespace, name))
+
+    async def _listed(self) -> DaemonSet:
+        """The DaemonSet by a consistent list, which powers pace permit, unlike a get."""
+        name = self._daemonset.key.name
+        which = Selection(self._namespace, fields=f"metadata.name={name}")
+        items = (await self._cluster.list(DAEMONSET, which)).items
+        if not items:
+            raise StaleView(f"{self._daemonset.key} was deleted: nothing is written for it")
+        return daemonsets.daemonset_of(next(iter(items)))
 
     async def _create_revision(self, action: CreateRevision) -> Key | None:
         """A revision with an existing name is used if it has the same template. Otherwise it is a
@@ -263,9 +326,7 @@ class ActionWriter:
             raise
 
     async def _count_collision(self, action: CreateRevision) -> None:
-        live = daemonsets.daemonset_of(
-            await self._cluster.get(DAEMONSET, self._namespace, self._daemonset.key.name)
-        )
+        live = await self._read()
         if live.uid == self._daemonset.uid and live.collision_count == action.collision_count:
             await self.patch_status({"collisionCount": (action.collision_count or 0) + 1})
 
@@ -299,6 +360,13 @@ class ActionWriter:
                 "metadata": reply.get("metadata") or {},
             }
         )
+
+
+def _stated(daemonset: DaemonSet) -> tuple[int, dict[str, str]]:
+    """What a DaemonSet states about its rollouts."""
+    annotations = daemonset.annotations.items()
+    ours = {name: text for name, text in annotations if name.startswith(f"{names.DOMAIN}/")}
+    return daemonset.generation, ours
 
 
 def _labelled(uid: str, hash: str) -> dict[str, Any]:

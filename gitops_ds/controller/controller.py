@@ -213,9 +213,9 @@ class Controller:
                 self.observer.wrote,
                 self._emit,
                 asyncio.Semaphore(REQUESTS_AT_ONCE),
-                _unannounced,
-                self.observer.rollouts.created,
-                lambda: self._stopping,
+                self.observer.epoch,
+                created=self.observer.rollouts.created,
+                stopping=lambda: self._stopping,
             )
             while not self._stopping:
                 await room.acquire()
@@ -272,6 +272,8 @@ class Controller:
             self._repetitions.pop(key, None)
             self.observer.forget(key)
             return False
+        if seen.unlisted:
+            return False  # the list of the last kind queues it again
         if self._powers is Powers.OBSERVE:
             self._compare(seen)
             return False
@@ -329,9 +331,7 @@ class Controller:
         self.observer.remember(seen.daemonset, decision)
         if self._ledger is not None:
             stage = replace(stage, announce=functools.partial(self._announce, self._ledger, seen))
-        outcome = await executor.perform(
-            stage, seen.daemonset, decision, self._refused.pop(key, ())
-        )
+        outcome = await executor.perform(stage, seen, decision, self._refused.pop(key, ()))
         if outcome.refused:
             self._refused[key] = outcome.refused
         failed = bool(outcome.errors or outcome.refused) or self._is_futile(key, decision)
@@ -371,10 +371,6 @@ class Controller:
             self._queue.add(key, now)
         elif wake_after is not None:
             self._queue.add(key, now + wake_after)
-
-
-async def _unannounced(_uid: str, _annotation: str, _text: str) -> None:
-    """Stores nothing: without a ledger every record counts."""
 
 
 def _owner(daemonset: DaemonSet) -> str:

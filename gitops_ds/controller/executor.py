@@ -15,11 +15,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from gitops_ds.apimachinery import daemonsets
-from gitops_ds.controller.actions import ActionWriter, Announce, Created, Remember, WriteHooks
+from gitops_ds.controller.actions import (
+    ActionWriter,
+    Announce,
+    Created,
+    Remember,
+    WatchedEpoch,
+    WriteHooks,
+)
 from gitops_ds.daemonset import pod_changes
 from gitops_ds.errors import ClusterError, Forbidden, Invalid, NotFound, NotLeading
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import (
     Action,
     CreatePod,
@@ -28,6 +34,7 @@ from gitops_ds.model.decision import (
     DeleteRevision,
     LabelRevision,
     NominatePod,
+    Observation,
     Release,
     RenumberRevision,
     StatusUpdate,
@@ -47,13 +54,18 @@ T = TypeVar("T")
 _GROWTHS = (2, pod_changes.BURST, 2)
 
 
+async def _unannounced(_uid: str, _annotation: str, _text: str) -> None:
+    """Stores nothing: without a ledger every record counts."""
+
+
 class ExecutionContext(msgspec.Struct, frozen=True):
     """The cluster, the clock (seconds since 1970), the cache for own writes, and the receiver of
     events.
 
-    `requests` limits the number of concurrent requests of all DaemonSets; `announce` precedes each
-    write of a record, and `created` gets each created pod. Once `stopping`, no further node is
-    begun: between the delete and the create of one, another controller would make its pod.
+    `requests` limits the number of concurrent requests of all DaemonSets; `epoch` is that of the
+    observation with this number; `announce` precedes each write of a record, and `created` gets
+    each created pod. Once `stopping`, no further node is begun: between the delete and the create
+    of one, another controller would make its pod.
     """
 
     cluster: Cluster
@@ -61,7 +73,8 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     remember: Remember
     emit: Emit
     requests: asyncio.Semaphore
-    announce: Announce
+    epoch: Callable[[int], WatchedEpoch]
+    announce: Announce = _unannounced
     created: Created = lambda _key, _body: None
     stopping: Callable[[], bool] = lambda: False
 
@@ -84,14 +97,14 @@ class ExecutionOutcome(msgspec.Struct, frozen=True):
 
 async def perform(
     stage: ExecutionContext,
-    daemonset: DaemonSet,
+    seen: Observation,
     decision: Decision,
     refused: Collection[Action] = (),
 ) -> ExecutionOutcome:
     """Executes a decision; actions on pods that were refused the last time come last, so that they
     delay no other ones.
     """
-    turn = _Execution(stage, daemonset, frozenset(map(target, refused)))
+    turn = _Execution(stage, seen, frozenset(map(target, refused)))
     errors: list[ClusterError] = []
     grounded = True
     for actions in decision.steps:
@@ -108,10 +121,10 @@ async def perform(
 
 
 class _Execution:
-    def __init__(self, stage: ExecutionContext, daemonset: DaemonSet, last: Set[str]) -> None:
-        self.stage, self.daemonset, self.last = stage, daemonset, last
+    def __init__(self, stage: ExecutionContext, seen: Observation, last: Set[str]) -> None:
+        self.stage, self.daemonset, self.last = stage, seen.daemonset, last
         hooks = WriteHooks(stage.remember, stage.announce, stage.created)
-        self.writer = ActionWriter(stage.cluster, hooks, daemonset)
+        self.writer = ActionWriter(stage.cluster, hooks, stage.epoch(seen.epoch), seen.daemonset)
         self.refused: list[Action] = []
         self.may_nominate = True
         self.refusal: tuple[Action, ClusterError] | None = None

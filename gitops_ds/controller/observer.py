@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Set
+import math
+from collections.abc import Callable, Collection, Mapping, Set
 
 import msgspec
 
@@ -20,7 +21,9 @@ from gitops_ds.controller.gate_pods import PodGates
 from gitops_ds.controller.pod_warnings import PodWarnings
 from gitops_ds.controller.rollouts import GateMeter, GatePoller, Rollouts
 from gitops_ds.daemonset.cache import WATCHED, Cache
+from gitops_ds.daemonset.epochs import Epochs
 from gitops_ds.daemonset.node_room import NodeCapacity
+from gitops_ds.errors import Expired
 from gitops_ds.model.cluster import ClusterReader, Listing, Selection, WatchEvent
 from gitops_ds.model.daemonset import DaemonSet, PodCause
 from gitops_ds.model.decision import Decision, Observation
@@ -31,6 +34,8 @@ from gitops_ds.model.values import replace
 
 # seconds: interval of a list of the nodes and a reconciliation of every DaemonSet, without events
 LIST_NODES_AGAIN = 300.0
+# seconds between two lists of all kinds because of new epochs
+RELIST_INTERVAL = 30.0
 
 
 class ObserverHooks(msgspec.Struct, frozen=True):
@@ -47,6 +52,24 @@ class ObserverHooks(msgspec.Struct, frozen=True):
 
 
 NO_HOOKS = ObserverHooks()
+
+
+class ObservedEpoch:
+    """The epoch of one observation, as its writes need it."""
+
+    def __init__(self, observer: Observer, number: int) -> None:
+        self._observer, self._number = observer, number
+
+    @property
+    def is_current(self) -> bool:
+        """Whether all objects are of it still."""
+        epochs = self._observer.epochs
+        return epochs.number == self._number and not epochs.unlisted
+
+    def end(self) -> None:
+        """Ends it: the cluster is older than these objects."""
+        if self.is_current:
+            self._observer.begin_epoch()
 
 
 class Observer:
@@ -73,7 +96,8 @@ class Observer:
         self._event_times: dict[Resource, float] = {}
         self._bodies: OwnedBodies | None = None
         self._watches: dict[Resource, asyncio.Timeout] = {}
-        self.cache = Cache()
+        self._relisted = -math.inf
+        self.cache, self.epochs = Cache(), Epochs(WATCHED)
         self.gates = GatePoller(PodGates(cluster, clock), lambda key: hooks.due({key}))
         self.pod_warnings = PodWarnings(cluster, clock, self._warned)
         self.rollouts = Rollouts(
@@ -99,8 +123,32 @@ class Observer:
     def _list_again(self, added: Set[Key]) -> None:
         """Lists DaemonSets and revisions again if an added one was reduced."""
         if any(self.cache.is_reduced(key) for key in added):
-            for resource in OwnedBodies.REDUCED & self._watches.keys():
-                self._watches[resource].reschedule(asyncio.get_running_loop().time())
+            self._list_at(asyncio.get_running_loop().time(), OwnedBodies.REDUCED)
+
+    def _list_at(self, when: float, resources: Collection[Resource]) -> None:
+        """Lists kinds again at a time of the loop, unless that is due before."""
+        for resource in resources:
+            limit = self._watches.get(resource)
+            if limit is None or limit.expired() or (limit.when() or math.inf) <= when:
+                continue
+            limit.reschedule(when)
+
+    def epoch(self, number: int) -> ObservedEpoch:
+        """The epoch of an observation, for its writes."""
+        return ObservedEpoch(self, number)
+
+    def begin_epoch(self) -> None:
+        """Lists every kind again: a request shows that the cluster is not the observed one."""
+        self.epochs.begin()
+        self._list_unlisted(())
+
+    def _list_unlisted(self, own: Collection[Resource]) -> None:
+        """Lists the kinds of an earlier epoch again, but for those that are about to be listed. A
+        proxy that ends each watch with 410 must not list all kinds each time.
+        """
+        now = asyncio.get_running_loop().time()
+        self._relisted = max(now, self._relisted + RELIST_INTERVAL)
+        self._list_at(self._relisted, set(self.epochs.unlisted).difference(own))
 
     def runs_on(self, node: str) -> None:
         """Sets our own node, whose pods are replaced last. Before `run`."""
@@ -115,10 +163,14 @@ class Observer:
         yet.
         """
         seen = self.cache.observe(key, self._clock())
-        if seen is None or not (self._own_node or self._rooms is not None):
-            return seen
+        if seen is None:
+            return None
         return replace(
-            seen, own_node=self._own_node, rooms=None if self._rooms is None else self._rooms.look()
+            seen,
+            own_node=self._own_node,
+            rooms=None if self._rooms is None else self._rooms.look(),
+            epoch=self.epochs.number,
+            unlisted=tuple(kind.plural for kind in self.epochs.unlisted),
         )
 
     def stage_inputs(self, seen: Observation) -> StageInputs | None:
@@ -186,6 +238,7 @@ class Observer:
             self._handle(resource, event)
 
         def asking() -> None:
+            self.epochs.asks(resource)
             self.cache.asks(resource)
 
         bodies = self._bodies if resource in OwnedBodies.REDUCED else None
@@ -205,33 +258,44 @@ class Observer:
 
     def _handle(self, resource: Resource, event: InformerEvent) -> None:
         self._hooks.received(resource, event)
+        epoch = self.epochs.number
         if not isinstance(event, Failing):
             self._event_times[resource] = asyncio.get_running_loop().time()
         match event:
             case Listing(items=items, version=version):
                 self._emit(Listed(self._clock()))
+                self.epochs.lists(resource, version)
                 if self._rooms is not None:
                     self._hooks.due(self._rooms.replace(resource, items, version))
                 self._hooks.due(self.cache.replace(resource, items, version))
                 if self.cache.synced:
                     self.synced.set()
             case WatchEvent(type=type, object=body, version=version):
+                self.epochs.follows(resource, version)
                 if self._rooms is not None:
                     self._hooks.due(self._rooms.apply(resource, type, body, version))
                 self._hooks.due(self.cache.apply(resource, type, body, version))
             case WorldVersion(version=version):
+                self.epochs.answered(resource, version)
                 self._hooks.due(self.cache.answered(resource, version))
             case Failing(error=error, retry_in=retry_in):
+                if isinstance(error, Expired):
+                    self.epochs.lost(resource)
                 self._emit(WatchFailed(self._clock(), resource, error, retry_in))
+        if self.epochs.number != epoch:
+            self._list_unlisted(() if isinstance(event, WatchEvent) else (resource,))
+            self._publish(set(self.keys))
         self._publish_changes()
 
     def _warned(self, key: Key) -> None:
         self._hooks.due({key})
-        for listener in self._listeners:
-            listener({key})
+        self._publish({key})
 
     def _publish_changes(self) -> None:
         self._hooks.handled()
         if self.cache.synced and (moved := self.cache.take_moved()):
-            for listener in self._listeners:
-                listener(moved)
+            self._publish(moved)
+
+    def _publish(self, keys: Set[Key]) -> None:
+        for listener in self._listeners:
+            listener(keys)

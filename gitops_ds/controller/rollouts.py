@@ -366,7 +366,8 @@ class Rollouts:
                 not (is_resumed or inputs.refused) and _state(same, stage.name) is not stage.state
             )
             if stage.state is StageState.OPEN and is_new:
-                self._emit(StageOpened(seen.now, key, commit, stage.name, len(stage.nodes)))
+                count, source = len(stage.nodes), stage.taken_from
+                self._emit(StageOpened(seen.now, key, commit, stage.name, count, source))
         if same is not None:
             for one in rollout_holds.replaced(inputs.policy, same, now):
                 lost = tuple(f"{node} ({reason})" for node, reason in one.lost.items())

@@ -20,6 +20,7 @@ from gitops_ds.model.events.deployer import (
     NotApplied,
     Reconciled,
     ReconcileFailed,
+    ServiceBeside,
     SourceChanged,
 )
 from gitops_ds.model.events.requests import Resumed, Suspended
@@ -143,9 +144,12 @@ class StatusKeeper:
         self.status = SourceStatus(target.owner, target.repository, branch, since=schedule.clock())
         self._schedule, self._emit = schedule, emit
         self._saver = source_status_store.Saver(
-            target.cluster, (target.namespace, target.owner), schedule.clock
+            target.cluster, target.namespace, schedule.clock, self._saw_another
         )
         self.save, self.close, self.stop = self._saver.run, self._saver.close, self._saver.stop
+
+    def _saw_another(self) -> None:
+        self._emit(ServiceBeside(self._schedule.clock(), self.status.repository))
 
     def looked(self) -> None:
         """Records a response of Git."""

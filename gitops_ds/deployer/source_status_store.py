@@ -22,7 +22,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, ClusterReader, Selection
 from gitops_ds.model.deployer_state import DeployerState, Steering
 from gitops_ds.model.events.deployer import Reconciled
-from gitops_ds.model.objects import CONFIG_MAP, CommitId, short
+from gitops_ds.model.objects import CONFIG_MAP, CommitId, Key, short
 from gitops_ds.model.plain_text import counted, listed
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
@@ -124,6 +124,7 @@ def after(
     condition, message = judge(facts) if error is None else (of_error(error), str(error))
     # a commit that is applied in part may be the last good one
     in_part = facts.ended is not None and not facts.ended.whole
+    failed = (one.key for one in (facts.ended.failed if facts.ended and error is None else ()))
     return replace(
         before,
         condition=condition,
@@ -133,6 +134,7 @@ def after(
         held=steering.held,
         suspended=steering.suspended,
         since=before.since if condition is before.condition else now,
+        refused=tuple(sorted({key for key in failed if key is not None and key.is_daemonset})),
     )
 
 
@@ -143,14 +145,34 @@ def _newest(facts: Facts) -> CommitId | None:
     return facts.choice.tip
 
 
+def beside(before: SourceStatus, stored: SourceStatus | None, now: float) -> float:
+    """When another service saved its status of the same repository last: it is stored over the one
+    that was saved `before`. 0 without such a service; one that was seen counts as long as a status
+    is valid. Pure.
+
+    The first status of a process, which was saved never before, replaces that of an earlier leader.
+    """
+    last = before.beside
+    if before.written and stored is not None and stored.active and stored.written > before.written:
+        last = stored.written
+    return last if now - last <= FRESH else 0.0
+
+
 class Saver:
-    """Writes the status of one repository to its ConfigMap. `clock` returns seconds since 1970."""
+    """Writes the status of one repository to its ConfigMap. `clock` returns seconds since 1970.
+
+    `seen` is called when another service that writes it is seen.
+    """
 
     def __init__(
-        self, cluster: Cluster, place: tuple[str, str], clock: Callable[[], float]
+        self,
+        cluster: Cluster,
+        namespace: str,
+        clock: Callable[[], float],
+        seen: Callable[[], None] = lambda: None,
     ) -> None:
-        """`place` is the namespace of the state and the owner's id."""
-        self._cluster, (self._namespace, self._id), self._clock = cluster, place, clock
+        self._cluster, self._namespace, self._clock = cluster, namespace, clock
+        self._seen, self._saved = seen, SourceStatus()
         self._status: SourceStatus | None = None
         self._changed = asyncio.Event()
         # when all writes of a burst are available again, in the event loop's time
@@ -177,27 +199,40 @@ class Saver:
 
     def stop(self) -> None:
         """Stops writing the status: another replica does."""
-        self._status = None
+        self._status, self._saved = None, SourceStatus()
 
     async def close(self) -> None:
-        """Writes that the repository is no longer followed, within the QUICK time limit."""
+        """Writes that the repository is no longer followed, unless another service follows it,
+        within the QUICK time limit.
+        """
         if self._status is None:
             return
-        self._status = replace(self._status, active=False)
         with contextlib.suppress(errors.GitopsError, TimeoutError):
             async with asyncio.timeout(QUICK):
-                await self._save()
+                if not await self._beside():
+                    await self._save(active=False)
 
-    async def _save(self) -> None:
+    async def _beside(self) -> float:
+        """When another service saved its status last, 0 without one."""
+        stored = None
+        if self._saved.written:
+            with contextlib.suppress(errors.NotFound):
+                name = config_map_name(self._saved.id)
+                read = await self._cluster.get(CONFIG_MAP, self._namespace, name)
+                stored = _read(read.get("data") or {})
+        return beside(self._saved, stored, self._clock())
+
+    async def _save(self, *, active: bool = True) -> None:
         if self._status is None:
             return
-        self._status = replace(self._status, written=self._clock())
+        other, before = await self._beside() if active else 0.0, self._saved.beside
+        if other and not before:
+            self._seen()
+        status = replace(self._status, written=self._clock(), active=active, beside=other)
         await self._cluster.apply(
-            CONFIG_MAP,
-            body(self._namespace, self._status),
-            manager=names.FIELD_MANAGER,
-            force=True,
+            CONFIG_MAP, body(self._namespace, status), manager=names.FIELD_MANAGER, force=True
         )
+        self._saved = status
 
 
 def config_map_name(id: str) -> str:
@@ -217,7 +252,11 @@ def body(namespace: str, status: SourceStatus) -> dict[str, Any]:
         "appliedCommit": status.applied or "",
         "looked": timestamps.text(status.looked) if status.looked else "",
     }
-    whole = orjson.dumps(msgspec.to_builtins(status), option=orjson.OPT_SORT_KEYS).decode()
+    stored = msgspec.to_builtins(status)
+    for key in ("beside", "refused"):  # an earlier version reads no status with other keys
+        if not stored[key]:
+            del stored[key]
+    whole = orjson.dumps(stored, option=orjson.OPT_SORT_KEYS).decode()
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -260,6 +299,7 @@ def _read(data: Mapping[str, str]) -> SourceStatus | None:
                 **commits,
                 "condition": Condition(status["condition"]),
                 "held": tuple(status["held"]),
+                "refused": msgspec.convert(status.get("refused", ()), tuple[Key, ...]),
             }
         )
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):

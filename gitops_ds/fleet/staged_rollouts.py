@@ -138,7 +138,7 @@ class StagedRollout(msgspec.Struct, frozen=True):
             current = self.current
             shown = (current,) if current is not None else ()
         for one in shown:
-            yield f"{one.name} {one.proved}/{len(one.nodes)}"
+            yield f"{one.label} {one.proved}/{len(one.nodes)}"
 
 
 Assemble = Callable[[Observation], StageInputs | None]
@@ -257,6 +257,7 @@ def _stage_json(rollout: StagedRollout, stage: StageProgress) -> dict[str, Any]:
         "state": stage.state.value,
         "nodes": len(stage.nodes),
         "proved": stage.proved,
+        "takenFrom": stage.taken_from or None,
         "waitsFor": hold_json(rollout.waits_for(stage)),
         "approvedBy": [one.text for one in rollout.approvals_of(stage)],
     }

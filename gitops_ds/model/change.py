@@ -12,6 +12,7 @@ import msgspec
 
 from gitops_ds.model.live import NodeImpact
 from gitops_ds.model.objects import CommitId, Digest, Key, Path
+from gitops_ds.model.rollouts import staged_rollout
 from gitops_ds.model.rollouts.cluster_report import NO_ORDER, ClusterOrder
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Manifest
@@ -19,7 +20,7 @@ from gitops_ds.model.sources.bundle import Manifest
 
 class StagePreview(msgspec.Struct, frozen=True):
     """One stage: its nodes in the order in which they are updated, and its times in seconds after
-    the start.
+    the start. It takes its node of the stage `taken_from` if that is set.
 
     `begins` is None for a stage without nodes, `ends` None if the simulation ended before the
     stage. `waits` are conditions that can't be simulated: approvals, windows, measured gates.
@@ -30,6 +31,12 @@ class StagePreview(msgspec.Struct, frozen=True):
     begins: float | None = None
     ends: float | None = None
     waits: tuple[str, ...] = ()
+    taken_from: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return staged_rollout.stage_label(self.name, self.taken_from)
 
 
 class StagedPreview(msgspec.Struct, frozen=True):

@@ -46,7 +46,9 @@ class Observation(msgspec.Struct, frozen=True):
     since 1970. `rooms` is None if the scheduler places the pods; otherwise the controller does, and
     it has the free capacity of each node. `own_node` is the node of this process, if known: it is
     last in a rollout. `namesake` is a revision outside `revisions` with the name of this template's
-    revision. `unshown` is the number of created pods that the watch has not shown yet.
+    revision. `unshown` is the number of created pods that the watch has not shown yet. `epoch` is
+    that of the objects (`gitops_ds.daemonset.epochs`); kinds that are `unlisted`, by their plural,
+    may be of an earlier one, and nothing is written by such a mix.
     """
 
     now: float
@@ -60,6 +62,8 @@ class Observation(msgspec.Struct, frozen=True):
     own_node: str = ""
     namesake: Revision | None = None
     unshown: int = 0
+    epoch: int = 0
+    unlisted: tuple[str, ...] = ()
 
 
 class DeleteCause(StrEnum):

@@ -344,7 +344,7 @@ def staged_lines(preview: StagedPreview, census: Census | None) -> Iterator[str]
         f"{preview.cap:,} at risk:"
     )
     for stage in preview.stages:
-        yield f"  {stage.name}: {_stage(stage, census)}"
+        yield f"  {stage.label}: {_stage(stage, census)}"
     if preview.parked:
         parked = _stage_nodes(preview.parked, census)
         yield f"  parked until they are well again: {parked}"
@@ -385,6 +385,7 @@ def staged_json(preview: StagedPreview, census: Census | None) -> dict[str, Any]
                 "begins": _rounded(stage.begins),
                 "ends": _rounded(stage.ends),
                 "waits": list(stage.waits),
+                "takenFrom": stage.taken_from or None,
             }
             for stage in preview.stages
         ],

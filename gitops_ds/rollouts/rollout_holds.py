@@ -11,6 +11,7 @@ import msgspec
 from gitops_ds.apimachinery import cron_windows
 from gitops_ds.model import names, plain_text
 from gitops_ds.model.daemonset import DaemonSet, RollingUpdate
+from gitops_ds.model.decision import Observation
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
 from gitops_ds.model.rollouts.staged_rollout import (
@@ -66,6 +67,14 @@ def hold(fleet: StagedNodes) -> StageHold | None:
         reason = f"{counted(parked, 'node')} parked, more than limits.parked ({limit})"
         return StageHold(reason, kind=HoldKind.PARKED)
     return None
+
+
+def relisted(seen: Observation) -> StageHold | None:
+    """The hold while some kinds may be of another history of the cluster than the others."""
+    if not seen.unlisted:
+        return None
+    reason = f"{', '.join(seen.unlisted)} are listed again, after a watch lost its history"
+    return StageHold(reason, kind=HoldKind.RELISTED)
 
 
 def is_refused(inputs: StageInputs, now: float) -> bool:

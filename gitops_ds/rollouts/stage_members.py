@@ -16,7 +16,7 @@ import msgspec
 
 from gitops_ds.apimachinery import node_pools
 from gitops_ds.model.live import Node
-from gitops_ds.model.rollouts.rollout_policy import NodeCount, RolloutPolicy
+from gitops_ds.model.rollouts.rollout_policy import NodeCount, RolloutPolicy, Stage
 from gitops_ds.model.sources.bundle import Pool
 
 ZONE = "topology.kubernetes.io/zone"
@@ -37,22 +37,56 @@ class Candidates(msgspec.Struct, frozen=True):
     own_node: str = ""
 
 
+_ONE = NodeCount(count=1)
+
+
+def canary_source(
+    policy: RolloutPolicy, nodes: Iterable[Node], pools: Sequence[Pool]
+) -> Stage | None:
+    """The stage that the first stage takes a node of, because no node is in its own scope; None if
+    one is, or if no stage has any.
+    """
+    nodes = tuple(nodes)
+    first, *others = policy.stages
+    if any(node_pools.in_scope(first.where, node, pools) for node in nodes):
+        return None
+    return next(
+        (
+            stage
+            for stage in others
+            if any(node_pools.in_scope(stage.where, node, pools) for node in nodes)
+        ),
+        None,
+    )
+
+
 def members(
     policy: RolloutPolicy, candidates: Candidates, pools: Sequence[Pool]
 ) -> tuple[tuple[str, ...], ...]:
-    """The nodes of each stage, in the order in which they are updated."""
+    """The nodes of each stage, in the order in which they are updated.
+
+    If no node is in the scope of the first stage, it takes one of the next stage that has nodes: an
+    empty canary proves nothing.
+    """
     turns = _turns_in_zone(candidates.nodes)
     order = sorted(candidates.nodes, key=functools.partial(_rank, candidates, {}, turns))
     left = {node.name: node for node in order}
     stages: list[tuple[str, ...]] = []
-    for stage in policy.stages:
-        ranked = [node for node in left.values() if node_pools.in_scope(stage.where, node, pools)]
+    from_stage = canary_source(policy, order, pools)
+    for number, stage in enumerate(policy.stages):
+        where = stage.where if number or from_stage is None else from_stage.where
+        ranked = [node for node in left.values() if node_pools.in_scope(where, node, pools)]
         prefer = stage.nodes.prefer if stage.nodes else {}
         if prefer:
             ranked.sort(key=functools.partial(_rank, candidates, prefer, turns))
         if stage.name in candidates.passed:
             ranked.sort(key=functools.partial(_is_later, candidates, stage.name))
-        chosen = ranked if stage.nodes is None else _counted(ranked, stage.nodes, candidates)
+        count = stage.nodes
+        if where is not stage.where:
+            count = _ONE
+            if stage.name in candidates.passed:  # by its own nodes, if none was touched before
+                ranked = [one for one in ranked if not _is_later(candidates, stage.name, one)]
+        chosen = ranked if count is None else _counted(ranked, count, candidates)
         stages.append(tuple(node.name for node in chosen))
         for node in chosen:
             del left[node.name]

@@ -20,7 +20,8 @@ from gitops_ds.rollouts.stage_members import Candidates
 
 class StagedNodes(msgspec.Struct, frozen=True):
     """The eligible nodes, `members` by stage in the order of their updates; `risky` are at risk.
-    `abandoned` have a pod of a template that is neither the target nor proven.
+    `abandoned` have a pod of a template that is neither the target nor proven. `canary_source` is
+    the stage that the first one takes a node of, empty if it has nodes of its own.
     """
 
     layout: NodePodLayout
@@ -31,6 +32,7 @@ class StagedNodes(msgspec.Struct, frozen=True):
     zones: Mapping[str, str]
     risky: frozenset[str]
     abandoned: frozenset[str] = frozenset()
+    canary_source: str = ""
 
     @classmethod
     def of(cls, layout: NodePodLayout, inputs: StageInputs) -> StagedNodes:
@@ -57,7 +59,8 @@ class StagedNodes(msgspec.Struct, frozen=True):
         own_node = layout.seen.own_node
         candidates = Candidates(nodes, touched, parked, passed=passed, own_node=own_node)
         members, attributed = _progress(by_node, steps, candidates, inputs)
-        if lost := _lost(members, attributed, inputs):
+        source = stage_members.canary_source(inputs.policy, nodes, inputs.pools)
+        if lost := _lost(members, attributed, inputs, inputs.policy.stages[0] if source else None):
             candidates = replace(candidates, lost=lost)
             members, attributed = _progress(by_node, steps, candidates, inputs)
         abandoned = frozenset(
@@ -71,7 +74,17 @@ class StagedNodes(msgspec.Struct, frozen=True):
             if _is_risky(one, by_node[name], steps, inputs)
         )
         zones = {node.name: stage_members.zone_of(node) for node in nodes}
-        return cls(layout, inputs, by_node, members, attributed, zones, risky, abandoned)
+        return cls(
+            layout,
+            inputs,
+            by_node,
+            members,
+            attributed,
+            zones,
+            risky,
+            abandoned,
+            source.name if source else "",
+        )
 
     @property
     def stages(self) -> Sequence[tuple[Stage, tuple[str, ...]]]:
@@ -154,14 +167,18 @@ def _progress(
 
 
 def _lost(
-    members: Sequence[Sequence[str]], attributed: AttributedNodes, inputs: StageInputs
+    members: Sequence[Sequence[str]],
+    attributed: AttributedNodes,
+    inputs: StageInputs,
+    canary: Stage | None,
 ) -> frozenset[str]:
     """The nodes that were set aside in stages of a number of nodes that did not pass, and of which
-    no other node can be proved.
+    no other node can be proved. `canary` is a first stage that takes a node of another one.
     """
     lost = set[str]()
     for stage, stage_nodes in zip(inputs.policy.stages, members, strict=True):
-        if inputs.target.staged and stage.nodes is not None and not is_passed(stage, inputs):
+        is_counted = stage.nodes is not None or stage is canary
+        if inputs.target.staged and is_counted and not is_passed(stage, inputs):
             steps = {name: attributed.nodes[name].step for name in stage_nodes}
             if all(step in APART for step in steps.values()):
                 lost |= {name for name in stage_nodes if steps[name] is NodeStep.SET_ASIDE}

@@ -151,6 +151,7 @@ class _Simulation:
                     if stage.name in progress.record.passed
                     else None,
                     tuple(_waits(self.policy, stage)),
+                    state.taken_from,
                 )
             )
         ended = None if progress.ended is None else progress.ended - 1

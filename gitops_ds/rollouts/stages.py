@@ -74,7 +74,8 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
     """The nodes to update now, a deterministic function of the observation and the inputs."""
     fleet = StagedNodes.of(layout, inputs)
     decided = _decided(fleet, inputs)
-    if not inputs.is_edited:
+    relisted = rollout_holds.relisted(layout.seen)
+    if not (inputs.is_edited or relisted):
         return decided
     # The stages may be those of another policy, the nodes and proofs those of another template.
     passed = inputs.record.passed
@@ -88,6 +89,7 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
             for one in decided.stages
         ),
         record=inputs.record,
+        hold=relisted or decided.hold,
         complete=False,
         commits=False,
     )
@@ -253,4 +255,5 @@ def _progress(
             state = StageState.HELD if selection.hold else StageState.OPEN
             state = StageState.HALTED if selection.halt else state
         proved = sum(1 for name in members if fleet.nodes[name].step is NodeStep.PROVED)
-        yield StageProgress(stage.name, state, tuple(members), proved)
+        source = fleet.canary_source if stage is fleet.policy.stages[0] else ""
+        yield StageProgress(stage.name, state, tuple(members), proved, source)

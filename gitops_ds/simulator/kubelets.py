@@ -123,12 +123,11 @@ class Kubelets:
         metadata = change.body["metadata"]
         uid = metadata["uid"]
         run = self._runs.get(uid)
-        if change.type is EventType.DELETED:
+        # after a restore of etcd a pod may not be bound yet
+        if change.type is EventType.DELETED or not change.body["spec"].get("nodeName"):
             if run:
                 run.stop()
                 del self._runs[uid]
-            return
-        if not change.body["spec"].get("nodeName"):
             return
         if run is None:
             run = self._runs[uid] = _Run(change.body)

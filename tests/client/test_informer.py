@@ -77,7 +77,7 @@ ROWS: list[tuple[str, InformerState, informer.InformerInput, InformerState, bool
         True,
     ),
     ("a later one too", Returning("99"), WorldVersion("100"), Watching("99", resumed=True), True),
-    ("an older one requires a new list", Returning("100"), WorldVersion("99"), Start(), False),
+    ("an older one requires a new list", Returning("100"), WorldVersion("99"), Start(), True),
     (
         "a version that is not numeric is not compared",
         Returning("100"),

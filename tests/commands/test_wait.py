@@ -14,14 +14,15 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.commands import rollout_waiter, wait, watched_agents
 from gitops_ds.commands.rollout_waiter import RolloutListener
 from gitops_ds.commands.wait import WaitOptions
-from gitops_ds.deployer import state_store
+from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.fleet import agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, CommitId, Key, Resource
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NODE, POD, CommitId, Key, Resource
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
+from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
 from gitops_ds.simulator import Client, virtual_time
 from gitops_ds.simulator.faults import SimulatedRequest, failure
@@ -401,3 +402,51 @@ async def test_a_wait_ends_when_a_restarted_agent_has_settled(restarts: int) -> 
             assert 59 <= clock() - began <= 65
             assert messages[0].startswith("Progressing")
         assert messages[-1] == "Healthy: 1 of 1 nodes available"
+
+
+REFUSED = SourceStatus(
+    "fleet.main",
+    "git@example.com:fleet",
+    newest=NEW,
+    applied=OLD,
+    message="spec.selector is immutable",
+)
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        replace(REFUSED, condition=Condition.PARTLY_APPLIED, refused=(KEY,)),
+        replace(REFUSED, condition=Condition.REJECTED),
+        replace(REFUSED, condition=Condition.UNVERIFIED),
+    ],
+)
+async def test_no_wait_ends_while_the_newest_commit_of_the_agent_is_refused(
+    status: SourceStatus,
+) -> None:
+    async with set_up(3) as there:
+        there.begin()
+        await attend(there)
+        await apply_by(there, OLD)
+        written = replace(status, written=virtual_time.clock()())
+        await there.people.create(CONFIG_MAP, source_status_store.body("gitops-ds", written))
+        with pytest.raises(errors.TimedOut, match=r"has an earlier commit: spec\.selector is"):
+            await attend(there, seconds=30)
+        assert (await attend(there, seconds=30, commit=OLD))[-1].startswith("Healthy")
+        mended = replace(written, condition=Condition.SYNCED, refused=(), message="")
+        waiting = asyncio.create_task(attend(there, seconds=60))
+        await asyncio.sleep(10)
+        body = source_status_store.body("gitops-ds", mended)
+        await there.people.apply(CONFIG_MAP, body, manager="gitops-ds", force=True)
+        assert any("earlier commit" in one for one in await waiting)
+
+
+async def test_a_wait_ends_while_the_commit_of_another_agent_is_refused() -> None:
+    async with set_up(3) as there:
+        there.begin()
+        await apply_by(there, OLD)
+        other = replace(KEY, name="other")
+        status = replace(REFUSED, condition=Condition.PARTLY_APPLIED, refused=(other,))
+        written = replace(status, written=virtual_time.clock()())
+        await there.people.create(CONFIG_MAP, source_status_store.body("gitops-ds", written))
+        assert (await attend(there))[-1] == "Healthy: 3 of 3 nodes available"

@@ -72,6 +72,15 @@ def is_adoption(patch: Any) -> bool:
     return any(reference.get("controller") for reference in references)
 
 
+class OneEpoch:
+    """The cluster is never restored."""
+
+    is_current = True
+
+    def end(self) -> None:
+        raise AssertionError("the cluster is older than it was")
+
+
 @dataclass
 class Turns:
     """A controller on the cluster, a turn at a time; it sees the cluster and nodes that only it
@@ -105,14 +114,15 @@ class Turns:
         def remember(resource: Any, body: Body) -> None:
             cache.wrote(resource, body, self.now)
 
-        async def announce(uid: str, annotation: str, text: str) -> None:
-            pass
-
-        requests = asyncio.Semaphore(16)
         stage = executor.ExecutionContext(
-            refusing, lambda: self.now, remember, lambda event: None, requests, announce
+            refusing,
+            lambda: self.now,
+            remember,
+            lambda event: None,
+            asyncio.Semaphore(16),
+            lambda number: OneEpoch(),
         )
-        await executor.perform(stage, seen.daemonset, decision)
+        await executor.perform(stage, seen, decision)
         self.done += decision.actions
         return decision
 

@@ -12,8 +12,16 @@ import pytest
 from gitops_ds.apimachinery import daemonsets
 from gitops_ds.controller import executor
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.decision import CreatePod, Decision, DeleteCause, DeletePod, PodMark
+from gitops_ds.model.decision import (
+    CreatePod,
+    Decision,
+    DeleteCause,
+    DeletePod,
+    Observation,
+    PodMark,
+)
 from gitops_ds.model.objects import POD, Body, Key, Resource
+from tests.contract.test_contract_adoption import OneEpoch
 from tests.plan.world import daemonset
 
 NODES = [f"node-{number}" for number in range(8)]
@@ -58,9 +66,12 @@ async def replaced(recorder: Recorder, stops_after: int | None = None) -> None:
         lambda *_: None,
         lambda _: None,
         asyncio.Semaphore(1),
-        lambda: stops_after is not None and len(recorder.requests) >= stops_after,
+        lambda _: OneEpoch(),
+        stopping=lambda: stops_after is not None and len(recorder.requests) >= stops_after,
     )
-    assert not (await executor.perform(stage, OWNER, Decision((tuple(actions),)))).errors
+    assert not (
+        await executor.perform(stage, Observation(0.0, OWNER, ()), Decision((tuple(actions),)))
+    ).errors
 
 
 WRITES = [(verb, node) for node in NODES for verb in ("mark", "delete", "create")]

@@ -206,6 +206,15 @@ class ControlPlane:
         self._start_etcd()
         self.start_api_server()
 
+    def restart_controllers(self) -> None:
+        """Ends the controllers and the scheduler, and starts them again, as the documentation
+        requires after a restore: they rely on what they read before. Another kwok would wait for
+        the leases of the nodes.
+        """
+        for name in ("scheduler", "daemonset-controller", "controller-manager"):
+            self._end(name)
+        self._start_controllers()
+
     def request(
         self,
         method: str,

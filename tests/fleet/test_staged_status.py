@@ -76,6 +76,7 @@ def test_status_shows_the_stages_what_they_wait_for_and_until_when() -> None:
         "state": "open",
         "nodes": 2,
         "proved": 0,
+        "takenFrom": None,
         "waitsFor": {"reason": "2 soaking", "until": timestamps.text(until), "kind": None},
         "approvedBy": [],
     }

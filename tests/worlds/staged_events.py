@@ -1,7 +1,7 @@
 """The events of a world with staged rollouts: what people and faults do, as a table.
 
 After each event the world can be brought in sync with Git. Not in the table: changes of the
-taints of nodes, PodDisruptionBudgets, a restored etcd, errors of the API server, windows and
+taints of nodes, PodDisruptionBudgets, other errors of the API server, windows and
 `after` in policies, and webhooks that change templates.
 """
 
@@ -161,6 +161,7 @@ TABLE = (
     StagedEvent("node dies", 2, faults.has_spare_nodes, faults.a_node_dies),
     StagedEvent("pool of a node", 1, faults.has_spare_nodes, faults.a_node_changes_its_pool),
     StagedEvent("zone of a node", 1, faults.has_spare_nodes, faults.a_node_changes_its_zone),
+    StagedEvent("etcd restored", 2, has_policy, faults.etcd_is_restored_from_a_backup),
     StagedEvent("service", 2, is_served, faults.the_service_is_killed_and_starts_again),
     StagedEvent("built-in", 1, faults.is_paced, faults.the_built_in_controller_restarts),
     StagedEvent("other powers", 2, is_served, faults.the_powers_change),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from gitops_ds.daemonset.cache import WATCHED
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import NODE
+from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure
 from tests.worlds import staged_oracle
 from tests.worlds.staged_oracle import ZONE
 from tests.worlds.staged_world import StagedWorld, node_spec
@@ -140,6 +142,29 @@ async def a_node_changes_its_zone(world: StagedWorld) -> None:
 
 async def _labelled(world: StagedWorld, label: str, value: str) -> None:
     await world.people.patch(NODE, "", some_node(world), {"metadata": {"labels": {label: value}}})
+
+
+async def etcd_is_restored_from_a_backup(world: StagedWorld) -> None:
+    """While the service runs: each of its watches ends, and continues when it notices."""
+    cluster, chance = world.cluster, world.chance
+    backup, known, began = cluster.server.store.backup(), world.oracle.copied(), world.now
+    cluster.server.store.version += 100_000  # as many writes of others
+    await asyncio.sleep(chance.uniform(10, 200))
+    late = frozenset(one for one in WATCHED if chance.random() < 0.5)
+    until = world.now + chance.uniform(1, 40)
+
+    def unlisted(request: SimulatedRequest) -> RequestFault | None:
+        is_late = request.resource in late and request.verb in ("list", "watch")
+        return failure(503) if is_late and world.now < until else None
+
+    world.fault = unlisted
+    cluster.restore(backup)
+    world.oracle.restored(known, began, world.now)
+    world.edited()
+    world.situation.running = until + 30  # at most this long until a failed list is tried again
+    await asyncio.sleep(1)  # every kubelet has the pods of the backup
+    for node in list(world.oracle.nodes):
+        (cluster.kill_node if node in world.oracle.dead else cluster.revive_node)(node)
 
 
 # --- processes

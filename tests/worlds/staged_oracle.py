@@ -8,6 +8,7 @@ service.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -102,6 +103,19 @@ class Oracle:
     def blocked_since(self) -> float | None:
         """Since when the deployer does not follow the tip; None if it does."""
         return min(self.blocked.values(), default=None)
+
+    def copied(self) -> dict[str, Any]:
+        """What follows from the objects of the cluster, for a backup of them."""
+        names = ("proven", "in_force", "hands", "passed", "halted", "approved", "soaked", "taken")
+        kept = (*names, "unstaged", "touched", "restarted_at", "deleted_at")
+        return {name: copy.deepcopy(getattr(self, name)) for name in kept}
+
+    def restored(self, known: dict[str, Any], since: float, now: float) -> None:
+        """The objects are those of a backup; the deployer has to follow Git again from there."""
+        for name, value in known.items():
+            setattr(self, name, value)
+        self.pending = {}
+        self.ended.append((since, now))
 
     # --- what changes
 

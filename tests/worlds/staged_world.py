@@ -37,6 +37,7 @@ from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec
+from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import Faults, RequestFault, SimulatedRequest
 from gitops_ds.simulator.store import StoredChange
 from tests.deployer.rollout_scene import NoRollouts, led
@@ -78,6 +79,7 @@ class StagedWorld:
     loop: deployer_loop.Loop | None = None
     controller: Controller | None = None
     number: int = 0
+    fault: Faults = simulator_faults.none  # of the service
 
     def __post_init__(self) -> None:
         self.oracle = Oracle(self.history)
@@ -188,9 +190,11 @@ class StagedWorld:
                     request.resource, request.namespace, request.name
                 )
             self.judge.request(who, request, body, self.now)
-            if not request.dry_run and request.verb in ("create", "patch", "apply", "update"):
+            fault = self.fault(request) if who == staged_oracle.SERVICE else None
+            is_write = request.verb in ("create", "patch", "apply", "update")
+            if is_write and fault is None and not request.dry_run:
                 self._writing = (who, request.verb, request.resource)
-            return None
+            return fault
 
         return judge
 

@@ -253,7 +253,7 @@ def _stage(one: StagedRollout, stage: StageProgress) -> list[str]:
     waits = one.waits_for(stage)
     until = timestamps.text(waits.until) if waits and waits.until is not None else "-"
     proved = f"{stage.proved}/{len(stage.nodes)}"
-    return [stage.name, stage.state, proved, waits.reason if waits else "-", until]
+    return [stage.label, stage.state, proved, waits.reason if waits else "-", until]
 
 
 def _row(one: Agent, now: float, wide: bool) -> list[str]:

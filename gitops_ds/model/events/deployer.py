@@ -9,7 +9,7 @@ from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sa
 from gitops_ds.model.objects import CommitId, Key, short, template_of
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.skip_reasons import PRUNING, Skipped
-from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
+from gitops_ds.model.sources.source_status import BESIDE, EFFECTS, Condition, SourceStatus
 
 _RECONCILIATIONS = "gitopsds_reconcile"
 
@@ -324,6 +324,26 @@ class GitTimed(Timed, frozen=True):
 # Conditions of a repository that no other event reports.
 _UNREPORTED = (Condition.PARTLY_APPLIED, Condition.HELD, Condition.SUSPENDED)
 _NO_TROUBLE = frozenset((Condition.SYNCED, Condition.UNKNOWN, Condition.PROGRESSING))
+
+
+class ServiceBeside(Event, frozen=True):
+    """Another service follows the same repository with the same state; published once while it
+    does.
+    """
+
+    definition = EventDefinition(
+        "ServiceBeside", Level.WARNING, reason="ServiceBeside", warning=True
+    )
+
+    repository: str
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"repository {self.repository}: {BESIDE}"
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return BESIDE
 
 
 class SourceChanged(Event, frozen=True):

@@ -64,10 +64,12 @@ class StageOpened(RolloutEvent, frozen=True):
 
     stage: str
     nodes: int
+    taken_from: str = ""
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
-        return f"{short(self.commit)}: stage {self.stage} is open, {counted(self.nodes, 'node')}"
+        text = f"{short(self.commit)}: stage {self.stage} is open, {counted(self.nodes, 'node')}"
+        return f"{text} of {self.taken_from}: no node matches it" if self.taken_from else text
 
 
 class StagePassed(RolloutEvent, frozen=True):

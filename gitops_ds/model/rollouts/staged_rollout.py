@@ -277,6 +277,7 @@ class HoldKind(StrEnum):
     OTHERS = "others"
     GATE = "gate"
     IDLE = "idle"
+    RELISTED = "relisted"
 
 
 class StageWait(msgspec.Struct, frozen=True):
@@ -303,13 +304,26 @@ class StageHold(StageWait, frozen=True, kw_only=True):
     about: str = ""
 
 
+def stage_label(name: str, taken_from: str) -> str:
+    """The name of a stage for people, which states if the stage takes its node of another one."""
+    return f"{name} (no node matches it: a node of {taken_from})" if taken_from else name
+
+
 class StageProgress(msgspec.Struct, frozen=True):
-    """A stage with its nodes in the order in which they are updated."""
+    """A stage with its nodes in the order in which they are updated. `taken_from`: no node is in
+    its scope, so it has one of that stage.
+    """
 
     name: str
     state: StageState
     nodes: tuple[str, ...] = ()
     proved: int = 0
+    taken_from: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return stage_label(self.name, self.taken_from)
 
 
 class StagesDecision(msgspec.Struct, frozen=True):

@@ -9,7 +9,12 @@ from enum import StrEnum
 
 import msgspec
 
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, Key
+
+BESIDE = (
+    "another service follows this repository with the same state: end one of the two, or run both "
+    "with leader election"
+)
 
 
 class Condition(StrEnum):
@@ -31,13 +36,18 @@ class Condition(StrEnum):
     SUSPENDED = "Suspended"
 
 
+_REFUSED = (Condition.REJECTED, Condition.REFUSED, Condition.UNVERIFIED)
+
+
 class SourceStatus(msgspec.Struct, frozen=True):
     """The status of one repository on one cluster. Times are in seconds since 1970.
 
     `id` is the owner's id. `newest` is the newest observed commit of the branch, `applied` the last
     one that was applied as a whole. `since`: the start of the condition. `looked`: the last
     response of Git, 0 for none. `written`: when this was saved. `active`: a service follows the
-    repository; False after it has ended.
+    repository; False after it has ended. `beside`: when another service saved its status of the
+    same repository last, 0 if none does. `refused` are the DaemonSets whose part of the newest
+    commit is not applied.
     """
 
     id: str = ""
@@ -53,6 +63,17 @@ class SourceStatus(msgspec.Struct, frozen=True):
     looked: float = 0.0
     written: float = 0.0
     active: bool = True
+    beside: float = 0.0
+    refused: tuple[Key, ...] = ()
+
+    @property
+    def warning(self) -> str:
+        """That another service follows the repository; empty if none does."""
+        return BESIDE if self.active and self.beside else ""
+
+    def refuses(self, key: Key) -> bool:
+        """Whether the newest commit is not applied to a DaemonSet: as a whole, or to it."""
+        return self.active and (self.condition in _REFUSED or key in self.refused)
 
     @property
     def agents_suspended(self) -> bool:

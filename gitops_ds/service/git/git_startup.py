@@ -217,8 +217,8 @@ class Startup:
     @contextlib.asynccontextmanager
     async def _saver(self) -> AsyncIterator[source_status_store.Saver]:
         """Saves the status in the cluster while there is no loop that does."""
-        place = (self._context.service.cluster.namespace, "")
-        saver = source_status_store.Saver(self._context.cluster, place, time.time)
+        namespace = self._context.service.cluster.namespace
+        saver = source_status_store.Saver(self._context.cluster, namespace, time.time)
         saving = asyncio.create_task(saver.run())
         try:
             yield saver

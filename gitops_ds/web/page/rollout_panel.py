@@ -104,7 +104,7 @@ def _row(rollout: StagedRollout, stage: StageProgress, steps: Counter[NodeStep])
     for step, count in steps.items():
         fills[_FILLS[step]] += count
     return StageRow(
-        stage.name,
+        stage.label,
         stage.state.value,
         _TONES[stage.state],
         stage.proved,
