@@ -30,7 +30,7 @@ def test_what_init_writes_is_clean(run: Run, tmp_path: Path) -> None:
     assert "gitops-ds apply" in made.stderr
     checked = run("gitops-ds", "check", "agents-repo", "--fail-on", "info")
     clean, note = checked.stdout.splitlines()
-    assert (checked.returncode, clean) == (0, "6 files, 2 objects: 0 errors, 0 warnings, 0 info")
+    assert (checked.returncode, clean) == (0, "4 files, 2 objects: 0 errors, 0 warnings, 0 info")
     assert note.startswith("note: no nodes of main are known")
     planned = run("gitops-ds", "plan", "agents-repo", "--simulate", "3")
     assert planned.returncode == 0, planned.stderr
