@@ -151,7 +151,8 @@ class ObjectPlanner(msgspec.Struct, frozen=True):
             else rollout_impact.impact(old, new, live.nodes or (), rolls=rollout.rolls)
         )
         impact = rollout_impact.with_waiting(impact, old, new, live.nodes or ())
-        return Change(operation, key, manifest, differences, rollout, impact)
+        costs = rollout_impact.costs(old, new, live.nodes)
+        return Change(operation, key, manifest, differences, rollout, impact, costs=costs)
 
 
 def _contested(manifest: Manifest, drifted: Drifted) -> ObjectOutcome:
