@@ -95,3 +95,12 @@ def test_the_hook_runs_before_a_commit(run: Run, tmp_path: Path) -> None:
     wrong = run("pre-commit", "run", "--all-files", cwd=repository)
     assert wrong.returncode == 1
     assert 'did you mean "tolerations"' in wrong.stdout
+
+
+def test_inside_a_repository_no_other_one_is_made(run: Run, tmp_path: Path) -> None:
+    outside = run("gitops-ds", "init", "agents-repo").stderr
+    assert "git init" in outside
+    assert run("git", "init", "-q", "-b", "main", "agents-repo").returncode == 0
+    inside = run("gitops-ds", "init", "agents-repo/sub").stderr
+    assert "git init" not in inside
+    assert "git add" in inside
