@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 
@@ -94,7 +95,7 @@ async def test_a_node_with_a_taint_that_only_the_service_knows_waits() -> None:
         await asyncio.sleep(30)
         now = virtual_time.clock()()
         await applied(there, body)
-        limits = {
+        limits: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": node_work.LIMITS, "namespace": SPACE},
