@@ -234,7 +234,7 @@ async def test_an_unknown_value_protects(
         ("shared/one.yaml", "version: v1\nmanifests: ['shared/**']\n", [], 0),
     ],
 )
-async def test_a_manifest_that_moves_inside_the_repository_is_no_deletion(
+async def test_a_manifest_that_moves_inside_the_repository_is_not_a_deletion(
     deployer: World,
     cluster: simulator.SimulatedCluster,
     /,
