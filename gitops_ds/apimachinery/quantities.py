@@ -84,3 +84,14 @@ def _decimal(amount: Fraction, *, exponent_form: bool) -> str:
     if exponent_form:
         return f"{number}e{exponent}" if exponent else str(number)
     return f"{number}{_DECIMAL_BY_EXPONENT[exponent]}"
+
+
+def amount(resource: str, thousandths: int) -> str:
+    """A quantity in its usual notation: `40m`, `64Mi`, `2`."""
+    if resource == "cpu":
+        return canonical(f"{thousandths}m")
+    units = thousandths / 1000
+    for suffix in ("Gi", "Mi", "Ki"):
+        if units >= BINARY[suffix]:
+            return f"{units / BINARY[suffix]:.4g}{suffix}"
+    return f"{units:.4g}"

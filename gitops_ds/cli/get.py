@@ -145,13 +145,12 @@ async def _nodes(args: GetArgs) -> int:
     return 0
 
 
-def _policy(settings: str | None) -> StartupTaintPolicy:
-    """The startup taints of a settings file; the default ones without it."""
-    from gitops_ds.model.startup_taints import StartupTaintPolicy
+def _policy(settings: str | None) -> StartupTaintPolicy | None:
+    """The startup taints of a settings file; None without it."""
     from gitops_ds.settings import service
 
     group = service.read(settings).startup_taints if settings else None
-    return group.policy if group else StartupTaintPolicy()
+    return group.policy if group else None
 
 
 async def _get(args: GetArgs) -> int:

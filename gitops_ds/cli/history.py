@@ -32,6 +32,7 @@ class HistoryArgs(list_options.ScopeArgs, options.ConnectionArgs, options.Common
     name: str
     number: int | None
     pair: tuple[int, int] | None
+    limit: int | None
     directory: str | None
     sort_by: jsonpath.Path | None
     no_headers: bool
@@ -43,6 +44,9 @@ class HistoryArgs(list_options.ScopeArgs, options.ConnectionArgs, options.Common
 @options.option("--revision", "number", type=int, help="Print the pod template of this revision.")
 @options.option(
     "--diff", "pair", nargs=2, type=int, help="Compare the pod templates of two revisions."
+)
+@options.option(
+    "--limit", type=click.IntRange(min=1), help="Only the newest revisions, and the newest halts."
 )
 @options.directory_of_commits
 @list_options.scope
@@ -87,7 +91,8 @@ async def history(args: HistoryArgs) -> int:
         )
 
     items, halts = await _with_authors(open_repository.named(args.directory), listed)
-    items = list_options.in_order(items, args.sort_by, dict)
+    newest = slice(-args.limit if args.limit else None, None)
+    items, halts = list_options.in_order(items[newest], args.sort_by, dict), halts[newest]
     if not args.output.is_table:
         document = options.document("History", items=items, halts=halts)
         list_options.write(args.output, document, [_name(item["name"]) for item in items])

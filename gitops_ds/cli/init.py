@@ -34,16 +34,23 @@ def init(args: InitArgs) -> int:
     directory: Path = args.directory
     for path in commands_init.write(directory, commands_init.files()):
         click.echo(f"wrote {directory / path}")
-    options.say(
-        _NEXT.format(enter="" if directory == Path() else f"cd {directory}\n  "),
-        quiet=args.quiet,
-    )
+    enter = "" if directory == Path() else f"cd {directory}\n  "
+    options.say(_NEXT.format(enter=enter, start=_start(directory)), quiet=args.quiet)
     return 0
+
+
+def _start(directory: Path) -> str:
+    """The command that makes a repository; empty inside of one."""
+    here = directory.absolute()
+    return "" if any((one / ".git").exists() for one in (here, *here.parents)) else _GIT_INIT
+
+
+_GIT_INIT = "git init -b main && "
 
 
 _NEXT = """
 Next:
-  {enter}git init -b main && git add . && git commit -m "One agent"
+  {enter}{start}git add . && git commit -m "One agent"
   gitops-ds check                 # check the files
   gitops-ds plan --simulate 5     # show the changes, without a cluster
   gitops-ds doctor                # check Git, cluster and permissions
@@ -91,13 +98,14 @@ async def adopt(args: AdoptArgs) -> int:
     enter = "" if directory == Path() else f"cd {directory}\n  "
     flag = " --adopt" if adopted.of_tools else ""
     plan = f"gitops-ds plan{flag}".ljust(31)
-    options.say(_AFTER_ADOPT.format(enter=enter, flag=flag, plan=plan), quiet=args.quiet)
+    words = _AFTER_ADOPT.format(enter=enter, start=_start(directory), flag=flag, plan=plan)
+    options.say(words, quiet=args.quiet)
     return 0
 
 
 _AFTER_ADOPT = """
 Next:
-  {enter}git init -b main && git add . && git commit -m "As it runs"
+  {enter}{start}git add . && git commit -m "As it runs"
   gitops-ds check                 # list possible improvements
   {plan} # no pod restarts
   gitops-ds apply{flag}"""

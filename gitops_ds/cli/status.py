@@ -15,6 +15,7 @@ from gitops_ds.cli.parameters import candidates, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.fleet.agents import Agent
+    from gitops_ds.model.startup_taints import StartupTaintPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,33 +47,34 @@ async def status(args: StatusArgs) -> int:
             "repositories"
         )
 
-    from gitops_ds.commands import wait
+    from gitops_ds.commands import node_work, wait
     from gitops_ds.fleet import agents as fleet_agents
 
     async with args.open_cluster() as cluster:
+        policy = await node_work.policy_of_service(cluster, args.state_namespace)
+        printer = _Printer(args, policy)
         if args.watch:
             which = wait.WaitOptions(args.name, args.chosen_namespace)
-            await wait.follow(cluster, args.state_namespace, which, _Printer(args).show)
+            await wait.follow(cluster, args.state_namespace, which, printer.show)
             return 0
         agents = await fleet_agents.list_agents(
             cluster, args.state_namespace, time.time(), options.say
         )
-    _Printer(args).show(fleet_agents.find_agent(agents, args.name, args.chosen_namespace))
+    printer.show(fleet_agents.find_agent(agents, args.name, args.chosen_namespace))
     return 0
 
 
 class _Printer:
     """Prints an agent, and again when it changed."""
 
-    def __init__(self, args: StatusArgs) -> None:
-        self._args = args
+    def __init__(self, args: StatusArgs, policy: StartupTaintPolicy) -> None:
+        self._args, self._policy = args, policy
         self._shown: Any = None
 
     def show(self, agent: Agent | str) -> None:
         """Prints an agent; a message goes to stderr."""
         from gitops_ds.commands import node_work
         from gitops_ds.fleet import agents as fleet_agents
-        from gitops_ds.model.startup_taints import StartupTaintPolicy
 
         args = self._args
         if isinstance(agent, str):
@@ -87,7 +89,7 @@ class _Printer:
         document = {
             **fleet_agents.as_json(agent),
             "nodes": fleet_agents.nodes(agent),
-            "waits": node_work.of_agent(agent.seen, agent.state, StartupTaintPolicy()),
+            "waits": node_work.of_agent(agent.seen, agent.state, self._policy),
         }
         if document != self._shown:
             list_options.write(args.output, document, [f"daemonset.apps/{agent.key.name}"])

@@ -204,8 +204,11 @@ def _directory() -> Iterator[str]:
 
 
 def _answer(arguments: list[str], failed: Errors) -> dict[str, Any]:
-    from kubernetes.config.config_exception import ConfigException
-
+    try:
+        from kubernetes.config.config_exception import ConfigException
+    except ImportError as error:
+        advice = "install gitops-ds again, with its requirements"
+        return {"problem": f" can't be read: {_one_line(error)}; {advice}"}
     try:
         match arguments:
             case ["pod", account]:

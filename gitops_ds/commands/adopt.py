@@ -8,6 +8,7 @@ apply of the repository restarts nothing.
 from __future__ import annotations
 
 import asyncio
+import difflib
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from gitops_ds.checks.cluster import references
 from gitops_ds.checks.engine.rule import pod, section, template
 from gitops_ds.model import names
 from gitops_ds.model.cluster import ClusterReader, Selection
-from gitops_ds.model.objects import DAEMONSET, Body, Key, key_of
+from gitops_ds.model.objects import DAEMONSET, NAMESPACE, Body, Key, key_of
 from gitops_ds.plan import object_owner
 from gitops_ds.yaml import writer
 
@@ -119,6 +120,7 @@ async def adopt(cluster: ClusterReader, namespaces: Collection[str]) -> Adopted:
     """
     every = (await cluster.list(DAEMONSET)).items
     result = _Found()
+    await _refuse_unknown(cluster, namespaces, {key_of(body).namespace for body in every})
     chosen = [body for body in every if key_of(body).namespace in namespaces or not namespaces]
     reasons = [_left_alone(body) for body in chosen]
     result.notes += filter(None, reasons)
@@ -141,6 +143,21 @@ async def adopt(cluster: ClusterReader, namespaces: Collection[str]) -> Adopted:
         tuple(result.notes),
         result.of_tools,
     )
+
+
+async def _refuse_unknown(
+    cluster: ClusterReader, namespaces: Collection[str], known: Collection[str]
+) -> None:
+    """Raises NoMatch for a namespace that does not exist; `known` ones have a DaemonSet."""
+    for name in sorted({*namespaces} - {*known}):
+        try:
+            await cluster.get(NAMESPACE, "", name)
+        except errors.Forbidden:
+            continue
+        except errors.NotFound:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise errors.NoMatch(f"there is no namespace {name}{hint}") from None
 
 
 def clean(body: Body) -> dict[str, Any]:

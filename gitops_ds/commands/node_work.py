@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.daemonset import cache
 from gitops_ds.daemonset.indexes import PodsByNode
 from gitops_ds.deployer import state_store
+from gitops_ds.model import startup_taints
 from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.live import Node
-from gitops_ds.model.startup_taints import AgentWait, NodeWait, StartupTaintPolicy
+from gitops_ds.model.live import Node, Taint
+from gitops_ds.model.objects import CONFIG_MAP
+from gitops_ds.model.startup_taints import OWN, AgentWait, NodeWait, StartupTaintPolicy
 from gitops_ds.node_startup import git_requirements, node_waits, required_agents
 from gitops_ds.node_startup.node_waits import Surroundings
 
@@ -41,10 +45,41 @@ class NodeWork(msgspec.Struct, frozen=True):
         return "Released" if self.is_known else "Unknown"
 
 
+# The taints to which `deploy/rights/startup-taints` limits the service.
+LIMITS = "gitops-ds-startup-taints"
+
+
+async def policy_of_service(cluster: ClusterReader, state_namespace: str) -> StartupTaintPolicy:
+    """The startup taints of the service, from the ConfigMap that limits it to them; the default
+    ones if that is missing or may not be read. Raises ClusterError.
+    """
+    try:
+        body = await cluster.get(CONFIG_MAP, state_namespace, LIMITS)
+    except (errors.NotFound, errors.Forbidden):
+        return StartupTaintPolicy()
+    data = body.get("data") or {}
+    own = _taints(str(data.get("taint") or ""))
+    return StartupTaintPolicy(
+        own=own[0] if own else OWN, others=_taints(str(data.get("alsoRemove") or ""))
+    )
+
+
+def _taints(text: str) -> tuple[Taint, ...]:
+    """The taints in a text with commas, without those of another format."""
+    found = []
+    for word in filter(None, map(str.strip, text.split(","))):
+        with contextlib.suppress(ValueError):
+            found.append(startup_taints.parse(word))
+    return tuple(found)
+
+
 async def read(
-    cluster: ClusterReader, state_namespace: str, policy: StartupTaintPolicy, now: float
+    cluster: ClusterReader, state_namespace: str, policy: StartupTaintPolicy | None, now: float
 ) -> tuple[NodeWork, ...]:
-    """All nodes, sorted by name. Raises ClusterError."""
+    """All nodes, sorted by name. Without a policy that of the service is read. Raises
+    ClusterError.
+    """
+    policy = policy or await policy_of_service(cluster, state_namespace)
     states = await state_store.load_all(cluster, state_namespace)
     content = cache.Cache()
     by_node = content.by_node = PodsByNode()

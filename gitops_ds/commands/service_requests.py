@@ -11,6 +11,7 @@ takes no further node until its release.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -190,11 +191,13 @@ async def suspend_agent(
 ) -> Suspension:
     """Suspends one DaemonSet, or resumes it. Raises Refused if a commit suspended it."""
     short = name.rpartition("/")[2]
-    matches = [
-        body for body in (await cluster.list(DAEMONSET)).items if _is_meant(body, short, namespace)
-    ]
+    listed = (await cluster.list(DAEMONSET)).items
+    matches = [body for body in listed if _is_meant(body, short, namespace)]
     if not matches:
-        raise errors.NoMatch(f'daemonsets.apps "{short}" not found: `gitops-ds get` lists them')
+        inside = {key.name for key in map(key_of, listed) if namespace in ("", key.namespace)}
+        near = difflib.get_close_matches(short, inside, 1)
+        hint = f"did you mean {near[0]}?" if near else "`gitops-ds get` lists them"
+        raise errors.NoMatch(f'daemonsets.apps "{short}" not found: {hint}')
     if len(matches) > 1:
         spaces = ", ".join(key_of(body).namespace for body in matches)
         raise errors.UsageError(f"{short} is in the namespaces {spaces}: choose one with -n")

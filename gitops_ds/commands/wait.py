@@ -252,7 +252,7 @@ class _Wait(msgspec.Struct):
         try:
             agent = self._agent(fleet)
         except errors.NoMatch as error:
-            return str(error)
+            return f"not created yet ({error}); waits for commit {short(self.options.commit)}"
         commit, owner = self.options.commit, agents.owner(agent.seen)
         carries = agent.seen.daemonset.annotations.get(names.COMMIT, "")
         state = await state_store.load(self.cluster, self.state_namespace, owner) if owner else None

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import revisions, timestamps
+from gitops_ds.apimachinery import request_costs, revisions, timestamps
 from gitops_ds.daemonset import cache, competing_controller
 from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.fleet import agent_healths, health, staged_rollouts
@@ -345,6 +345,7 @@ def as_json(agent: Agent) -> dict[str, Any]:
         "available": counts.available,
         "misscheduled": counts.misscheduled,
         "nodeSelector": dict(template.get("nodeSelector") or {}),
+        "requests": {name: amount / 1000 for name, amount in requests_of(agent).items()},
         "commit": commit_of(agent),
         "revision": current.number if current else None,
         "stage": current_stage.name if (current_stage := stage_of(agent)) else "",
@@ -353,6 +354,12 @@ def as_json(agent: Agent) -> dict[str, Any]:
         "hold": staged_rollouts.hold_json(agent.hold),
         "rollout": staged_rollouts.as_json(agent.rollout) if agent.rollout else None,
     }
+
+
+def requests_of(agent: Agent) -> Mapping[str, int]:
+    """The requests of its pods on all nodes that need one, in thousandths of the unit."""
+    each = request_costs.of_pod(agent.seen.daemonset.template.get("spec") or {})
+    return {resource: amount * agent.counts.desired for resource, amount in each.items()}
 
 
 def _metadata(agent: Agent) -> dict[str, Any]:

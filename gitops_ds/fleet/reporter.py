@@ -147,6 +147,7 @@ def status_line(agent: Agent, losses: tuple[NodeLoss, ...] = ()) -> AgentStatus:
         losses=losses,
         rollout=staged_rollouts.counts(agent.rollout) if agent.rollout else None,
         hold=agent.hold.kind if agent.hold else "",
+        requests=agents.requests_of(agent),
     )
 
 

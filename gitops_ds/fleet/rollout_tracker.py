@@ -96,7 +96,8 @@ def follow(
         events.append(
             RolloutStarted(
                 *whose,
-                sum(1 for pod in seen.pods if not pod.terminating and pod.hash != hash),
+                # the first ones of them may be ending already
+                len({pod.node for pod in seen.pods if pod.hash != hash}),
             )
         )
     if now.open and view.done:

@@ -12,6 +12,7 @@ import msgspec
 
 from gitops_ds.model.live import NodeImpact
 from gitops_ds.model.objects import CommitId, Digest, Key, Path
+from gitops_ds.model.request_cost import Cost
 from gitops_ds.model.rollouts import staged_rollout
 from gitops_ds.model.rollouts.cluster_report import NO_ORDER, ClusterOrder
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped, SkipReason
@@ -106,6 +107,7 @@ class Change(msgspec.Struct, frozen=True):
     """The change of one object. `manifest` is None for a delete, `stages` if nothing is staged.
 
     `target` explains how a DaemonSet with a rollout policy gets its template; empty without one.
+    `costs` are its additional requests on all nodes, empty if these are unknown.
     """
 
     operation: Operation
@@ -116,6 +118,7 @@ class Change(msgspec.Struct, frozen=True):
     nodes: NodeImpact = NodeImpact()
     stages: StagedPreview | None = None
     target: str = ""
+    costs: tuple[Cost, ...] = ()
 
 
 class Author(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
@@ -114,7 +115,7 @@ class RolloutCounts(msgspec.Struct, frozen=True):
 
 class AgentStatus(msgspec.Struct, frozen=True):
     """The status of one agent, for metrics. `hold` is the kind of the hold of its rollout, or of
-    that at rest, empty without one.
+    that at rest, empty without one. `requests` are those on all its nodes, in thousandths.
     """
 
     namespace: str
@@ -128,3 +129,4 @@ class AgentStatus(msgspec.Struct, frozen=True):
     losses: tuple[NodeLoss, ...]
     rollout: RolloutCounts | None
     hold: str
+    requests: Mapping[str, int] = msgspec.field(default_factory=dict)

@@ -115,6 +115,7 @@ class SkipReason(StrEnum):
     )
     PRUNE_OFF = "prune-off", SkipEffect(keeps_commit_good=True)  # intended by the setting
     PRUNE_DISABLED = "prune-disabled", SkipEffect(keeps_commit_good=True)
+    UNREAD = "unread", SkipEffect("PruneRefused", keeps_commit_good=True, prunes=True)
     NOT_IN_INVENTORY = "not-in-inventory", SkipEffect("PruneRefused", keeps_commit_good=True)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import capacity, defaults, node_eligibility, node_pools
+from gitops_ds.apimachinery import defaults, node_eligibility, node_pools, request_costs
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.checks.change import regressions
 from gitops_ds.checks.cluster import node_sharing, references
@@ -23,20 +23,7 @@ from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.live import Census, Node
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.plain_text import counted
-
-
-class Cost(msgspec.Struct, frozen=True):
-    """The additional (or lower) request of a resource, in thousandths of its unit: each pod, and
-    all nodes together.
-
-    `nodes` is the number of nodes with the agent afterwards, None if other nodes have it than
-    before: then `total` is not a product.
-    """
-
-    resource: str
-    each: int
-    nodes: int | None
-    total: int
+from gitops_ds.model.request_cost import Cost
 
 
 class WayBack(msgspec.Struct, frozen=True):
@@ -178,21 +165,9 @@ def _costs(key: Key, sides: ChangeSides) -> Iterator[Cost]:
     if any(key in side.unknown for side in (sides.before, sides.after)):
         return
     before, after = (side.eligible.get(key, frozenset()) for side in (sides.before, sides.after))
-    was, now = (_requested(side.get(key)) for side in (sides.base, sides.head))
-    for resource in ("cpu", "memory"):
-        each = now.get(resource, 0) - was.get(resource, 0)
-        total = now.get(resource, 0) * len(after) - was.get(resource, 0) * len(before)
-        if total:
-            yield Cost(resource, each, len(after) if before == after else None, total)
-
-
-def _requested(manifest: Any) -> Mapping[str, int]:
-    if manifest is None:
-        return {}
-    try:
-        return capacity.requested(pod(manifest.body))
-    except ValueError:  # DS010 reports invalid quantities
-        return {}
+    specs = (side.get(key) for side in (sides.base, sides.head))
+    old, new = ({} if manifest is None else pod(manifest.body) for manifest in specs)
+    yield from request_costs.of_change(old, new, before, after)
 
 
 def _rolled_by(before: Body, after: Body) -> Iterator[str]:
@@ -264,7 +239,7 @@ def lines(outlook: Outlook, change: Change, census: Census | None) -> Iterator[s
     """The outlook as sentences."""
     yield from outlook.configuration
     if outlook.costs:
-        yield _cost_line(outlook.costs)
+        yield request_costs.line(outlook.costs)
     if census is not None:
         for misfit in outlook.misfits:
             yield misfit.sentence(census)
@@ -272,40 +247,6 @@ def lines(outlook: Outlook, change: Change, census: Census | None) -> Iterator[s
             yield _rehearsed(outlook.rehearsal, outlook.broken, change, census)
     if outlook.back:
         yield _back_line(outlook.back)
-
-
-def summed(costs: Sequence[Cost]) -> str:
-    """The total requests of several changes: `+47.2 cores, +73.8Gi memory`."""
-    totals = {
-        resource: sum(one.total for one in costs if one.resource == resource) for resource in _UNITS
-    }
-    return ", ".join(_total(resource, total) for resource, total in totals.items() if total)
-
-
-def _cost_line(costs: Sequence[Cost]) -> str:
-    nodes = {cost.nodes for cost in costs}
-    total = summed(costs)
-    if None in nodes or len(nodes) > 1:
-        return f"requests {total} over all its nodes"
-    each = ", ".join(f"{_signed(cost.resource, cost.each)} {cost.resource}" for cost in costs)
-    number = costs[0].nodes or 0
-    return f"requests {each} x {counted(number, 'node')} = {total}"
-
-
-_UNITS = {"cpu": "cores", "memory": "memory"}
-
-
-def _total(resource: str, amount: int) -> str:
-    """A sum with its unit: `-0.3 cores`, `+73.8Gi memory`."""
-    text = f"{amount / 1000:+,.10g}" if resource == "cpu" else _signed(resource, amount)
-    return f"{text} {_UNITS[resource]}"
-
-
-def _signed(resource: str, amount: int) -> str:
-    sign = "+" if amount > 0 else "-"
-    if resource == "cpu" and abs(amount) >= 1000:
-        return f"{sign}{abs(amount) / 1000:,.10g}"
-    return sign + regressions.amount(resource, abs(amount))
 
 
 def _rehearsed(played: Rehearsal, broken: Sequence[str], change: Change, census: Census) -> str:
@@ -350,15 +291,7 @@ def as_json(outlook: Outlook, change: Change, census: Census | None) -> dict[str
             for word in ("gained", "lost", "restarted")
         }
     if outlook.costs:
-        document["cost"] = [
-            {
-                "resource": one.resource,
-                "perPod": one.each / 1000,
-                "nodes": one.nodes,
-                "total": one.total / 1000,
-            }
-            for one in outlook.costs
-        ]
+        document["cost"] = request_costs.as_json(outlook.costs)
     if outlook.misfits and census is not None:
         document["misfits"] = [
             {"why": one.why, "surge": one.surging, **_nodes(one.nodes, census)}

@@ -17,6 +17,7 @@ from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.plan import field_managers, object_owner, permissions
 from gitops_ds.plan.options import ApplyOptions, PlanContext, Policy
 from gitops_ds.plan.rollouts import rollout_impact, targets
+from gitops_ds.yaml import parser
 
 
 def policy_of(live: Body, options: ApplyOptions) -> Policy:
@@ -222,7 +223,44 @@ def _out_of_reach(key: Key, body: Body, bundle: Bundle, context: PlanContext) ->
             key, context.state.agents.get(key, ""), context.options.impersonation
         )
     )
-    return reach or quarantined(key, body, bundle)
+    return reach or quarantined(key, body, bundle) or _in_unread_file(key, bundle)
+
+
+def _in_unread_file(key: Key, bundle: Bundle) -> Skipped | None:
+    """The refusal for an object whose manifest is in a file that nothing reads: it was moved."""
+    name = key.name.encode()
+    file = next(
+        (
+            file
+            for file, data in bundle.unread.items()
+            if name in data and any(_is_manifest_of(key, value) for value in _values(file, data))
+        ),
+        None,
+    )
+    if file is None:
+        return None
+    message = (
+        f"{key} is kept: its manifest is in {file}, which is not read. Add the file to "
+        "`manifests:` of gitops-ds.yaml, or exclude it by `ignore:` to delete the object"
+    )
+    return Skipped(SkipReason.UNREAD, message, key)
+
+
+def _values(file: str, data: bytes) -> Iterator[Any]:
+    for document in parser.read(file, data).documents:
+        items = document.value.get("items") if isinstance(document.value, Mapping) else None
+        yield from items if isinstance(items, list) else (document.value,)
+
+
+def _is_manifest_of(key: Key, value: Any) -> bool:
+    if not isinstance(value, Mapping) or value.get("kind") != key.kind:
+        return False
+    metadata = value.get("metadata")
+    return (
+        isinstance(metadata, Mapping)
+        and metadata.get("name") == key.name
+        and metadata.get("namespace") in (None, "", key.namespace)
+    )
 
 
 def _leaving(key: Key, body: Body, live: Live, context: PlanContext) -> Leaving:

@@ -18,6 +18,7 @@ from gitops_ds.plan.diff import MEMBER_KEYS
 # A set of fields in managedFields: `f:name` a key, `k:{...}` a list's member by its keys, `v:...`
 # one by its value, `.` itself.
 Fields = Mapping[str, Any]
+NO_FIELDS: Fields = {}
 
 # Keys of list members that the API server defaults before it looks up the member.
 FILLED_KEYS = {"protocol": "TCP"}
@@ -97,16 +98,22 @@ def _depth(fields: Fields, body: Any, path: Path) -> int:
 
 
 def _of_member(fields: Fields, member: Any) -> Fields | None:
-    for key, below in fields.items():
+    key = member_key(fields, member)
+    return None if key is None else dict(fields[key])
+
+
+def member_key(fields: Fields, member: Any) -> str | None:
+    """The key of a list's member in a set of fields; None if the set has none of it."""
+    for key in fields:
         kind, _, text = key.partition(":")
         if kind == "v" and json.loads(text) == member:
-            return dict(below)
+            return key
         if kind == "k" and isinstance(member, Mapping):
             token = json.loads(text)
             if all(
                 member.get(name, FILLED_KEYS.get(name)) == value for name, value in token.items()
             ):
-                return dict(below)
+                return key
     return None
 
 

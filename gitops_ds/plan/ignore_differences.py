@@ -48,8 +48,7 @@ def over(bundle: Bundle, live: Live, rules: Sequence[IgnoreRule]) -> Bundle:
     changed = {}
     for key, manifest in bundle.manifests.items():
         there = live.objects.get(key)
-        mine = [rule for rule in rules if rule.matches(key)]
-        mine += [IgnoreRule(pointers)] if (pointers := _own(manifest)) else []
+        mine = rules_of(manifest, rules)
         if (
             there is not None
             and mine
@@ -57,6 +56,14 @@ def over(bundle: Bundle, live: Live, rules: Sequence[IgnoreRule]) -> Bundle:
         ):
             changed[key] = replace(manifest, body=body)
     return replace(bundle, manifests={**bundle.manifests, **changed}) if changed else bundle
+
+
+def rules_of(manifest: Manifest, rules: Sequence[IgnoreRule]) -> list[IgnoreRule]:
+    """The rules that apply to the object, and that of its own annotation."""
+    own = _own(manifest)
+    return [rule for rule in rules if rule.matches(manifest.key)] + (
+        [IgnoreRule(own)] if own else []
+    )
 
 
 def _own(manifest: Manifest) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan import diff, drift, object_owner, ownership, refusals
+from gitops_ds.plan import added_fields, diff, drift, object_owner, ownership, refusals
+from gitops_ds.plan.field_managers import NO_FIELDS, Fields
 from gitops_ds.plan.options import DryRunResult, PlanContext
 from gitops_ds.plan.rollouts import rollout_impact
 
@@ -54,8 +55,15 @@ class ObjectPlanner(msgspec.Struct, frozen=True):
         return (
             not drift.is_contested(manifest, self.context)
             and self._refusal(manifest) is None
-            and not ownership.would_change_nothing(old, probe(manifest, old, self.context))
+            and not self._is_in_sync(manifest, old)
         )
+
+    def _is_in_sync(self, manifest: Manifest, old: Body) -> bool:
+        desired = probe(manifest, old, self.context)
+        return ownership.would_change_nothing(old, desired) and not self._added(manifest, old)
+
+    def _added(self, manifest: Manifest, old: Body) -> Fields:
+        return added_fields.of(manifest, old, self.context)
 
     def outcome(
         self, manifest: Manifest, answer: DryRunResult | None, *, in_sync: bool
@@ -79,13 +87,13 @@ class ObjectPlanner(msgspec.Struct, frozen=True):
         return refusals.refusal(manifest, self.bundle, old, self.context)
 
     def _existing(self, manifest: Manifest, old: Body, dry_run: Body | None) -> ObjectOutcome:
-        desired = probe(manifest, old, self.context)
+        desired, added = probe(manifest, old, self.context), self._added(manifest, old)
         if dry_run is not None:
             # kubectl's create owns fields that were defaults: removed, they return by default.
-            kept = ownership.without_abandoned(old, desired, dry_run)
+            kept = ownership.without_abandoned(old, desired, dry_run, added)
             new = defaults.defaulted(diff.in_order(kept, desired))
         else:
-            new = predicted(old, desired)
+            new = predicted(old, desired, added)
         differing = diff.compare(old, new)
         if not differing and (
             drift.is_contested(manifest, self.context)
@@ -143,7 +151,8 @@ class ObjectPlanner(msgspec.Struct, frozen=True):
             else rollout_impact.impact(old, new, live.nodes or (), rolls=rollout.rolls)
         )
         impact = rollout_impact.with_waiting(impact, old, new, live.nodes or ())
-        return Change(operation, key, manifest, differences, rollout, impact)
+        costs = rollout_impact.costs(old, new, live.nodes)
+        return Change(operation, key, manifest, differences, rollout, impact, costs=costs)
 
 
 def _contested(manifest: Manifest, drifted: Drifted) -> ObjectOutcome:
@@ -164,11 +173,11 @@ def _unchanged(old: Body, answer: Body) -> bool:
     return not diff.compare(old, answer) and owners(old) == owners(answer)
 
 
-def predicted(live: Body, desired: Body) -> dict[str, Any]:
+def predicted(live: Body, desired: Body, added: Fields = NO_FIELDS) -> dict[str, Any]:
     """The live object after a server-side apply of `desired` that wins every conflict, without a
-    request: for cluster snapshots, and if no dry run is available.
+    request: for cluster snapshots, and if no dry run is available. `added` fields are taken back.
     """
-    left = ownership.without_abandoned(live, desired, live)
+    left = ownership.without_abandoned(live, desired, live, added)
     return defaults.defaulted(_overlay(left, defaults.defaulted(desired), desired))
 
 

@@ -31,6 +31,15 @@ class Policy(Enum):
     DISABLED = "disabled"
 
 
+class AddedFields(Enum):
+    """The agents from whose pod template fields are removed that people added in the cluster: those
+    with a rollout policy, or all.
+    """
+
+    STAGED = "staged"
+    ALL = "all"
+
+
 class Limit(msgspec.Struct, frozen=True):
     """A maximum: a `number`, else a `share` of the total (0 to 1)."""
 
@@ -102,7 +111,8 @@ class ApplyOptions(msgspec.Struct, frozen=True):
     `contested` objects returns at once and is not corrected now. `live_annotations`: annotations
     that control the deployer are also honored if they were written in the cluster. `deferred` are
     refusals of the API server that are not retried now. `approvers` are the names of the
-    repository's approvers of stages.
+    repository's approvers of stages. `added_fields`: of which agents fields that people added in
+    the cluster are drift.
     """
 
     guards: Guards = Guards()
@@ -122,6 +132,7 @@ class ApplyOptions(msgspec.Struct, frozen=True):
     live_annotations: bool = True
     deferred: Mapping[Key, Skipped] = msgspec.field(default_factory=dict)
     approvers: frozenset[str] = frozenset()
+    added_fields: AddedFields = AddedFields.STAGED
 
 
 class PlanContext(msgspec.Struct, frozen=True):

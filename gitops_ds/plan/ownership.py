@@ -15,7 +15,13 @@ from gitops_ds.apimachinery import defaults, quantities
 from gitops_ds.model import names
 from gitops_ds.model.objects import Body, Path, labels_of
 from gitops_ds.plan import diff
-from gitops_ds.plan.field_managers import FILLED_KEYS, Fields, owned_fields
+from gitops_ds.plan.field_managers import (
+    FILLED_KEYS,
+    NO_FIELDS,
+    Fields,
+    is_person,
+    owned_fields,
+)
 from gitops_ds.plan.object_owner import Hold, holder, owner_of
 
 # Field managers of kubectl commands that write a file by Update. Their fields are migrated to us,
@@ -76,12 +82,13 @@ def needs_migration(live: Body) -> bool:
     return bool(_migratable(live))
 
 
-def migrated(live: Body) -> list[Mapping[str, Any]]:
-    """The managedFields in which the fields of client-side applies, and of the tool from which the
-    object is taken over, are ours, as one Apply entry.
+def migrated(live: Body, added: Fields = NO_FIELDS) -> list[Mapping[str, Any]]:
+    """The managedFields in which the fields of client-side applies, of the tool from which the
+    object is taken over, and the `added` ones of people, are ours, as one Apply entry.
 
     As client-go's csaupgrade: https://pkg.go.dev/k8s.io/client-go/util/csaupgrade
     """
+    live = _handed_over(live, added) if added else live
     handed = _migratable(live)
     rest = [
         {**entry, "fieldsV1": _split(entry)[1]} if entry in handed else entry
@@ -98,15 +105,28 @@ def migrated(live: Body) -> list[Mapping[str, Any]]:
         "operation": "Apply",
         "apiVersion": str(live.get("apiVersion", "")),
         "fieldsType": "FieldsV1",
-        "fieldsV1": _ours_after_migration(live),
+        "fieldsV1": union(_ours_after_migration(live), added),
     }
     return [ours, *rest]
+
+
+def _handed_over(live: Body, added: Fields) -> Body:
+    """The object without these fields in the entries of people."""
+    metadata = live["metadata"]
+    entries = [
+        {**entry, "fieldsV1": difference(entry.get("fieldsV1") or {}, added)}
+        if is_person(str(entry.get("manager"))) and not entry.get("subresource")
+        else entry
+        for entry in metadata.get("managedFields") or ()
+    ]
+    left = [entry for entry in entries if entry.get("fieldsV1")]
+    return {**live, "metadata": {**metadata, "managedFields": left}}
 
 
 def _ours_after_migration(live: Body) -> Fields:
     ours = owned_fields(live) or {}
     for entry in _migratable(live):
-        ours = _union(ours, _split(entry)[0])
+        ours = union(ours, _split(entry)[0])
     return ours
 
 
@@ -128,11 +148,23 @@ def _split(entry: Mapping[str, Any]) -> tuple[Fields, Fields]:
     return others, {"f:metadata": {"f:annotations": left}}
 
 
-def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def union(one: Fields, other: Fields) -> dict[str, Any]:
+    """The fields of either set."""
     both = dict(one)
     for key, fields in other.items():
-        both[key] = _union(both[key], fields) if key in both else fields
+        both[key] = union(both[key], fields) if key in both else fields
     return both
+
+
+def difference(fields: Fields, others: Fields) -> dict[str, Any]:
+    """The fields that are not in the other set."""
+    left = {}
+    for key, below in fields.items():
+        if key not in others:
+            left[key] = below
+        elif rest := difference(below, others[key]):
+            left[key] = rest
+    return left
 
 
 # Written by the server, regardless of the manifest: no set of owned fields has them.
@@ -324,11 +356,13 @@ def _equal(desired: Any, live: Any, path: Path) -> bool:
     return False
 
 
-def without_abandoned(live: Body, desired: Body, base: Body) -> dict[str, Any]:
-    """`base` without the fields that we own on `live` (after a migration) and that are no longer
-    wanted.
+def without_abandoned(
+    live: Body, desired: Body, base: Body, added: Fields = NO_FIELDS
+) -> dict[str, Any]:
+    """`base` without the fields that we own on `live` (after a migration, with the `added` ones)
+    and that are no longer wanted.
     """
-    left: dict[str, Any] = _prune(base, _ours_after_migration(live), desired)
+    left: dict[str, Any] = _prune(base, union(_ours_after_migration(live), added), desired)
     return left
 
 
@@ -365,5 +399,6 @@ def _prune_list(items: list[Any], fields: Fields, desired: list[Any]) -> list[An
         elif (old := member(kept, token)) is not None:
             mine = member(desired, token)
             at = kept.index(old)
-            kept[at : at + 1] = [_prune(old, below, mine)] if mine is not None else []
+            is_removed = mine is None and "." in below
+            kept[at : at + 1] = [] if is_removed else [_prune(old, below, mine)]
     return kept

@@ -16,6 +16,7 @@ from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model.change import Change, Drifted, FieldChange, Operation, Plan
 from gitops_ds.model.live import Live, NodeImpact
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, digest_of
+from gitops_ds.model.request_cost import Cost
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
@@ -139,7 +140,13 @@ def _deletes(
         key for key in orphans if key not in spared and not deletions.is_ending(live.objects[key])
     ]
     changes = [
-        Change(Operation.DELETE, key, None, nodes=NodeImpact(lost=orphans[key].lost))
+        Change(
+            Operation.DELETE,
+            key,
+            None,
+            nodes=NodeImpact(lost=orphans[key].lost),
+            costs=_freed(key, orphans[key], live),
+        )
         for key in orphans
     ]
     changes = [change for change in changes if not deletions.is_ending(live.objects[change.key])]
@@ -157,6 +164,13 @@ def _deletes(
         if key
     )
     return _Deletes(tuple(changes), (*refused, *guarded), hash, agreed, held_back)
+
+
+def _freed(key: Key, leaving: Leaving, live: Live) -> tuple[Cost, ...]:
+    """The requests of a DaemonSet that is deleted with its pods."""
+    if not key.is_daemonset or not leaving.lost:
+        return ()
+    return rollout_impact.costs(live.objects[key], None, live.nodes)
 
 
 def _narrows(change: Change, drifted: Mapping[Key, Drifted]) -> bool:
@@ -231,7 +245,8 @@ def _with_target(change: Change, manifests: Mapping[Key, Manifest], live: Live) 
         return change
     new = {**old, "spec": {**old["spec"], "template": template}}
     impact = rollout_impact.impact(old, new, live.nodes or (), rolls=False)
-    return replace(change, nodes=replace(change.nodes, gained=impact.gained, lost=impact.lost))
+    nodes = replace(change.nodes, gained=impact.gained, lost=impact.lost)
+    return replace(change, nodes=nodes, costs=rollout_impact.costs(old, new, live.nodes))
 
 
 def _fields(old: Body, template: Body) -> tuple[FieldChange, ...]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gitops_ds.apimachinery import node_pools
+from gitops_ds.apimachinery import node_pools, request_costs
 from gitops_ds.model import duration, names, plain_text
 from gitops_ds.model.change import (
     Change,
@@ -97,6 +97,8 @@ def change_json(change: Change, census: Census | None = None) -> dict[str, Any]:
             document["joinTime"] = {"seconds": joined.seconds, "nodes": joined.nodes}
     if change.target:
         document["target"] = change.target
+    if change.costs:
+        document["cost"] = request_costs.as_json(change.costs)
     if change.stages:
         document["stages"] = staged_json(change.stages, census)
     return document
@@ -131,6 +133,8 @@ def change_lines(changes: Sequence[Change], census: Census | None = None) -> Ite
             yield f"      {field_line(shown)}"
         for line in _rollout_lines(change, census):
             yield f"      {line}"
+        if change.costs:
+            yield f"      {request_costs.line(change.costs)}"
 
 
 def field_line(shown: FieldChange) -> str:

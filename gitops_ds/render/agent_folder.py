@@ -20,7 +20,7 @@ from gitops_ds.render.parameters import Definition, Parameters
 from gitops_ds.render.parsed_objects import ParsedObject
 
 # Files and folders of agents/NAME/ that are not manifests.
-_OUR_FILES = frozenset(
+OUR_FILES = frozenset(
     ["params.schema.json", "variants.yaml", "source.yaml", "agent.yaml", "rollout.yaml"]
 )
 _OUR_FOLDERS = frozenset(["values", "patches", "config"])
@@ -77,7 +77,7 @@ def read(name: str, repo_layout: Layout) -> AgentFolder:
 
 def is_ours(path: PurePosixPath) -> bool:
     """Whether a path of the folder is in our format, not a manifest."""
-    return path.parts[2] in (_OUR_FILES if len(path.parts) == 3 else _OUR_FOLDERS)
+    return path.parts[2] in (OUR_FILES if len(path.parts) == 3 else _OUR_FOLDERS)
 
 
 def file_findings(agent: AgentFolder, around: RenderContext) -> Iterator[Finding]:
@@ -134,9 +134,9 @@ def templates(
         findings.append(refusal("DS801", message, repo_layout.place(agent.source.at("kustomize"))))
     for made, data in sorted(repo_layout.snapshot.expanded.items()):
         if made == kustomize_folder or (not named and made.parts[:2] == folder.parts):
-            yield from parsed_objects.expanded(
-                made, data, repo_layout.snapshot.placed.get(made, {})
-            ).drafts
+            objects = parsed_objects.expanded(made, data, repo_layout.snapshot.placed.get(made, {}))
+            findings += objects.findings
+            yield from objects.drafts
     for path in agent.paths:
         if (
             path in repo_layout.files

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from gitops_ds.errors import UsageError
-from gitops_ds.model.finding import Finding, Severity, refusal
-from gitops_ds.model.plain_text import counted
+from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.rollouts.cluster_report import NO_ORDER, ClusterOrder
-from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Pointer
+from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.render import agents as all_agents
 from gitops_ds.render import (
-    agent_folder,
-    charts,
     cluster_order,
     defaults,
-    ignore,
+    file_roles,
     layout,
     parameters,
     parsed_objects,
     rollout_policy,
 )
-from gitops_ds.render import agents as all_agents
 from gitops_ds.render.agent_folder import RenderContext
 from gitops_ds.render.defaults import Default
-from gitops_ds.render.layout import MANIFEST_SUFFIXES, SETTINGS, File, Layout
+from gitops_ds.render.file_roles import FileRole
+from gitops_ds.render.layout import SETTINGS, File, Layout
 from gitops_ds.render.parsed_objects import Objects, ParsedObject
 
 
@@ -35,7 +32,6 @@ from gitops_ds.render.parsed_objects import Objects, ParsedObject
 class _Gathered:
     drafts: list[ParsedObject] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
 
 
 def render(snapshot: SourceTree, *, cluster: str = "", namespace: str = "") -> Bundle:
@@ -48,8 +44,11 @@ def render(snapshot: SourceTree, *, cluster: str = "", namespace: str = "") -> B
     repo_layout = layout.read(snapshot)
     facts = facts_of(repo_layout, cluster, namespace)
     gathered = _Gathered(findings=[*snapshot.findings, *_layout_findings(repo_layout, facts)])
-    _plain(repo_layout, gathered)
+    by_path = file_roles.roles(repo_layout)
+    _plain(repo_layout, by_path, gathered)
     around = surroundings(repo_layout, facts)
+    empty = file_roles.without_objects(repo_layout, by_path, all_agents.chosen(around))
+    gathered.findings += file_roles.findings(repo_layout, by_path, empty)
     rollouts, findings = rollout_policy.policies(around)
     gathered.findings += findings
     rendered = all_agents.render(around)
@@ -66,7 +65,8 @@ def render(snapshot: SourceTree, *, cluster: str = "", namespace: str = "") -> B
         cluster=facts,
         manifests=manifests,
         findings=tuple(sorted(unique, key=_order)),
-        skipped=tuple(gathered.skipped),
+        skipped=tuple(map(str, empty)),
+        unread=file_roles.unread_objects(repo_layout, by_path),
         orders=cluster_order.orders(repo_layout),
         owner_hint=repo_layout.settings.text("name"),
         held=rendered.held,
@@ -129,17 +129,12 @@ def kustomizations(snapshot: SourceTree) -> frozenset[PurePosixPath]:
     """The kustomization folders in source.yaml files, to be expanded even if they are bases of
     others.
     """
-    repo_layout = layout.read(snapshot)
-    named = {
-        name: agent_folder.kustomize_path(
-            repo_layout.read(PurePosixPath("agents", name, "source.yaml"))
-        )
-        for name in repo_layout.agents
-    }
-    folders = (
-        charts.inside(PurePosixPath("agents", name), path) for name, path in named.items() if path
-    )
-    return frozenset(folder for folder in folders if folder is not None)
+    return file_roles.kustomize_sources(layout.read(snapshot))
+
+
+def read_files(snapshot: SourceTree) -> frozenset[PurePosixPath]:
+    """The files that are read for any cluster, by gitops-ds or by kustomize and helm."""
+    return file_roles.read_files(layout.read(snapshot))
 
 
 def facts_of(repo_layout: Layout, cluster: str, namespace: str = "") -> ClusterFacts:
@@ -185,43 +180,25 @@ def surroundings(repo_layout: Layout, facts: ClusterFacts) -> RenderContext:
     )
 
 
-def _plain(repo_layout: Layout, gathered: _Gathered) -> None:
-    """Manifests outside of agents/: all of them without gitops-ds.yaml, else those of its
-    `manifests:`.
-    """
-    patterns = ignore.patterns(
-        layout.texts(repo_layout.settings.value.get("manifests")), anchored=True
-    )
-
-    def counts(path: PurePosixPath) -> bool:
-        if repo_layout.settings.name:
-            return patterns.take(path) and str(path) != SETTINGS
-        of_agent = (
-            len(path.parts) > 2
-            and path.parts[0] == "agents"
-            and path.parts[1] in repo_layout.agents
-        )
-        return not of_agent and not (
-            repo_layout.ours
-            and len(path.parts) == 2
-            and path.parts[0] in ("clusters", "environments")
-        )
-
-    for path in repo_layout.files:
-        if path.suffix in layout.MANIFEST_SUFFIXES and counts(path):
-            objects = repo_layout.objects(path)
-            gathered.drafts += objects.drafts
-            gathered.findings += objects.findings
-            if not objects.drafts and not objects.findings:
-                gathered.skipped.append(str(path))
-    for folder, data in sorted(repo_layout.snapshot.expanded.items()):
-        file = folder / "kustomization.yaml"
-        if counts(file) and not repo_layout.ignored.take(file):
-            objects = parsed_objects.expanded(
-                folder, data, repo_layout.snapshot.placed.get(folder, {})
+def _plain(
+    repo_layout: Layout, by_path: Mapping[PurePosixPath, FileRole], gathered: _Gathered
+) -> None:
+    """The manifests of no agent: files, and the output of kustomize."""
+    for path, role in by_path.items():
+        if role is not FileRole.PLAIN:
+            continue
+        folder = path.parent
+        objects = (
+            repo_layout.objects(path)
+            if path in repo_layout.files
+            else parsed_objects.expanded(
+                folder,
+                repo_layout.snapshot.expanded[folder],
+                repo_layout.snapshot.placed.get(folder, {}),
             )
-            gathered.drafts += objects.drafts
-            gathered.findings += objects.findings
+        )
+        gathered.drafts += objects.drafts
+        gathered.findings += objects.findings
 
 
 def _layout_findings(repo_layout: Layout, facts: ClusterFacts) -> list[Finding]:
@@ -244,7 +221,6 @@ def _layout_findings(repo_layout: Layout, facts: ClusterFacts) -> list[Finding]:
             place = repo_layout.place(repo_layout.clusters[facts.name].at("agents", name), key=True)
             findings.append(refusal("DS803", f"there is no agents/{name}/{hint}", place))
     findings += cluster_order.problems(repo_layout, facts.name)
-    findings += _unread_manifests(repo_layout)
     return findings
 
 
@@ -294,59 +270,3 @@ def _order(finding: Finding) -> tuple[str, int, int, str, str]:
         finding.rule,
         finding.message,
     )
-
-
-_OURS = ("agents", "clusters", "environments")
-_SHOWN = 5  # names of files in the message
-_FIELDS = tuple(
-    re.compile(rb"""(?:^|[{,])\s*["']?%b["']?\s*:""" % name, re.MULTILINE)
-    for name in (b"apiVersion", b"kind")
-)
-_KUSTOMIZATION = re.compile(rb"^kind:\s*Kustomization\b", re.MULTILINE)
-
-
-def _unread_manifests(layout: Layout) -> Iterable[Finding]:
-    """An error if no file is read at all, a warning if only agents/ are; none with `manifests:`,
-    also with an empty list.
-
-    A directory of manifests is read as a whole. With gitops-ds.yaml it is a repository of agents,
-    whose other manifests would be left out silently.
-    """
-    if not layout.settings.name or "manifests" in layout.settings.value:
-        return
-    place = layout.place(Pointer(SETTINGS, 0, ()))
-    files = [path for path in sorted(layout.files) if _has_objects(layout, path)]
-    if files:
-        message = (
-            f"{_names(files)} outside of agents/ {'is' if len(files) == 1 else 'are'} not read; "
-            f"add `manifests: [{', '.join(_globs(files))}]`, or `manifests: []` to leave them out"
-        )
-        if layout.agents:
-            yield Finding("DS804", Severity.WARNING, message, place)
-        else:
-            yield refusal("DS804", message, place)
-    elif not layout.agents:
-        message = "nothing to render: no agents/ folder, and no `manifests:` in gitops-ds.yaml"
-        yield Finding("DS804", Severity.WARNING, message, place)
-
-
-def _has_objects(layout: Layout, path: PurePosixPath) -> bool:
-    if path.suffix not in MANIFEST_SUFFIXES or str(path) == SETTINGS or path.parts[0] in _OURS:
-        return False
-    text = layout.files[path]
-    return all(one.search(text) for one in _FIELDS) and not _KUSTOMIZATION.search(text)
-
-
-def _names(files: Sequence[PurePosixPath]) -> str:
-    names = ", ".join(map(str, files[:_SHOWN]))
-    more = len(files) - _SHOWN
-    return f"{names} and {counted(more, 'more file')}" if more > 0 else names
-
-
-def _globs(files: Iterable[PurePosixPath]) -> list[str]:
-    """The shortest globs of all these files: by suffix in the top folder, else by folder."""
-    made = dict[str, None]()
-    for path in files:
-        glob = f"*{path.suffix}" if len(path.parts) == 1 else f"{path.parts[0]}/**"
-        made[f'"{glob}"'] = None
-    return list(made)

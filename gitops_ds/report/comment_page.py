@@ -81,7 +81,7 @@ def data_of(report: Report, about: ReportContext) -> dict[str, Any]:
         "key": about.key,
         "head": about.head,
         "base": about.base,
-        "files": len(report.files),
+        "files": report.file_count,
         "checked": checked,
         "changed": None if report.changed is None else list(map(asdict, report.changed)),
         "notes": list(report.notes),

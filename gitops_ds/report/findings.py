@@ -106,8 +106,9 @@ class Report(msgspec.Struct, frozen=True):
     `suppressed` are suppressed findings with the reason. `changed` is None without a base;
     `document` are further keys for JSON. `replacements` are the changes of the fixes, in the order
     of the findings; `fixable` is the number of findings that `--fix` fixes, and that of the
-    additional ones of `--fix-unsafe`. `notes` name the parts that were not checked; `drift` is the
-    difference from the base, by cluster.
+    additional ones of `--fix-unsafe`. `files_read` is the number of files that decide what is
+    applied; None: all. `notes` name the parts that were not checked; `drift` is the difference from
+    the base, by cluster.
     """
 
     findings: tuple[Finding, ...]
@@ -123,8 +124,14 @@ class Report(msgspec.Struct, frozen=True):
     document: Mapping[str, Any] = msgspec.field(default_factory=dict)
     replacements: tuple[tuple[Replacement, ...], ...] = ()
     fixable: tuple[int, int] = (0, 0)
+    files_read: int | None = None
     notes: tuple[str, ...] = ()
     drift: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def file_count(self) -> int:
+        """The number of files that were read."""
+        return len(self.files) if self.files_read is None else self.files_read
 
     def file(self, finding: Finding) -> str:
         """The file of a finding, relative to the top of the repository as forges require."""

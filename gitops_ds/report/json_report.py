@@ -22,7 +22,7 @@ def as_json(report: Report, about: ReportContext) -> str:
             "kind": "CheckReport",
             "summary": {
                 **{s.value: count[s] for s in Severity},
-                "files": len(report.files),
+                "files": report.file_count,
                 "objects": len(report.checked),
             },
             "findings": [

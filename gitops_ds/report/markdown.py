@@ -87,7 +87,7 @@ def marker(key: str) -> str:
 
 def _verdict(report: Report) -> str:
     counts = severity_counts(report.count()) if report.findings else "no findings"
-    size = f"{counted(len(report.files), 'file')}, {counted(len(report.checked), 'object')}"
+    size = f"{counted(report.file_count, 'file')}, {counted(len(report.checked), 'object')}"
     return f"**gitops-ds check: {counts}** in {size}.{_summary(report)}\n"
 
 

@@ -88,7 +88,7 @@ def _summary(report: Report, groups: int) -> Iterator[tuple[str, str | None]]:
     distinct = f" ({groups} distinct)" if groups < len(report.findings) else ""
     yield (
         (
-            f"{counted(len(report.files), 'file')}, {counted(len(report.checked), 'object')}: "
+            f"{counted(report.file_count, 'file')}, {counted(len(report.checked), 'object')}: "
             f"{severity_counts(report.count())}{distinct}"
         ),
         None,

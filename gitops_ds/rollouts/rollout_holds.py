@@ -127,7 +127,8 @@ def at_rest(inputs: StageInputs, daemonset: DaemonSet) -> StageHold | None:
     effect = "no pod is replaced because of it"
     if isinstance(daemonset.strategy, RollingUpdate):
         effect = "the DaemonSet controller rolls it out (atRest: RollingUpdate)"
-    return StageHold(f"the template was edited in the cluster; {effect}", kind=HoldKind.EDITED)
+    reason = f"the template was edited in the cluster; {effect}; `gitops-ds drift` names the fields"
+    return StageHold(reason, kind=HoldKind.EDITED)
 
 
 def _foreign(inputs: StageInputs, daemonset: DaemonSet) -> StageHold:

@@ -14,7 +14,7 @@ from gitops_ds.model.duration import Duration
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan.ignore_differences import IgnoreRule
-from gitops_ds.plan.options import ApplyOptions, Guards, Policy
+from gitops_ds.plan.options import AddedFields, ApplyOptions, Guards, Policy
 from gitops_ds.plan.permissions import AllowList, Impersonation
 from gitops_ds.settings.base import NonEmptyText, Ratio, SettingsGroup, default_duration, describe
 
@@ -210,6 +210,13 @@ class ApplySettings(RepositoryApplySettings, frozen=True):
         DriftPolicy, describe("The policy for fields that were changed in the cluster.")
     ] = DriftPolicy.CORRECT
     adopt: Annotated[bool, describe("Whether objects of other tools are taken over.")] = False
+    added_fields: Annotated[
+        AddedFields,
+        describe(
+            "The agents from whose pod template fields that users of kubectl added are removed, by "
+            "the policy `drift`: those with a rollout policy (staged), or all."
+        ),
+    ] = AddedFields.STAGED
     drift_from: Annotated[
         Literal["live", "git"],
         describe(
@@ -260,6 +267,7 @@ class ApplySettings(RepositoryApplySettings, frozen=True):
                 self._impersonation()
             ),
             drift=self.drift,
+            added_fields=self.added_fields,
             live_annotations=self.drift_from == "live",
             patience=0.0,
             hold_for=self.hold_for,

@@ -109,8 +109,15 @@ def _agents(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
         ),
         labels=[*which, "pool", "cause"],
     )
+    requests = GaugeMetricFamily(
+        "gitopsds_daemonset_requests",
+        "Requests of the agent on all nodes that need it: cpu in cores, memory in bytes.",
+        labels=[*which, "resource"],
+    )
     for agent in agents:
         name = [agent.namespace, agent.name]
+        for resource, amount in agent.requests.items():
+            requests.add_metric([*name, resource], amount / 1000)
         values = [_bool(agent.ready), agent.health, agent.sync, _bool(agent.suspended)]
         info.add_metric([*name, *values, agent.commit], 1)
         for state in NodeCounts.__struct_fields__:
@@ -124,6 +131,7 @@ def _agents(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
         info,
         nodes,
         lost,
+        requests,
         GaugeMetricFamily("gitopsds_paused", "The number of suspended agents.", paused),
     )
     yield from _rollouts(agents)

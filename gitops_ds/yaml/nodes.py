@@ -204,6 +204,8 @@ SYNTAX: Final = "DS001"
 # Compiled on first use: compiling takes as long as reading ten files.
 _FORBIDDEN: Final = "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _TAB: Final = "found a tab character that violates indentation"
+# https://git-scm.com/docs/git-merge#_how_conflicts_are_presented
+_CONFLICT: Final = r"^(?:<{7}|>{7}|\|{7}) |^={7}$"
 _NOT_UTF_8: Final = "the file is not UTF-8: save it as UTF-8"
 _MESSAGES: Final = {
     "mapping values are not allowed in this context": 'unexpected ":": quote the string, or fix '
@@ -238,6 +240,9 @@ def finding_of_error(file: str, data: bytes, error: YAMLError) -> Finding:
         character = f"U+{ord(forbidden[0]):04X}"
         message = f"the character {character} is not allowed in YAML: remove it"
         return refusal(SYNTAX, message, _end_of(file, text[: forbidden.start()]))
+    if marker := re.search(_CONFLICT, text, re.MULTILINE):
+        message = f"conflict markers of a merge ({marker[0].strip()}): resolve the conflict"
+        return refusal(SYNTAX, message, _end_of(file, text[: marker.start()]))
     mark = error.problem_mark or error.context_mark
     where = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
     problem = str(error.problem or error.context or "syntax error")

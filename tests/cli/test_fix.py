@@ -180,7 +180,7 @@ def test_the_advice_for_an_object_without_a_namespace_works_in_one_step(
 ) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{{}name: m}}\n"
     fleet = holding(tmp_path, {"map.yaml": text.format("")})
-    message = "map.yaml:3:1: warning DS014: the namespace is default, as for every object without"
+    message = "map.yaml:3:1: warning DS014: the namespace is default, which agents share"
     assert message in check(fleet, "--all").stdout
     (fleet / "map.yaml").write_text(text.format(namespace))
     done = check(fleet, "--all", *options)

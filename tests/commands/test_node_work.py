@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 
@@ -13,8 +14,9 @@ from gitops_ds.commands import node_work
 from gitops_ds.deployer import state_store
 from gitops_ds.fleet import agents
 from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.objects import Body, CommitId
-from gitops_ds.model.startup_taints import StartupTaintPolicy
+from gitops_ds.model.live import Taint
+from gitops_ds.model.objects import CONFIG_MAP, Body, CommitId
+from gitops_ds.model.startup_taints import OWN, StartupTaintPolicy
 from gitops_ds.simulator import virtual_time
 from tests.controller.test_startup_taints import begin, joining, required
 from tests.simulator.setup import KEY, Setup, named, set_up
@@ -92,3 +94,30 @@ async def test_without_a_state_a_node_is_not_called_released() -> None:
         await state_store.save(there.people, SPACE, "fleet", DeployerState())
         rows = await node_work.read(there.people, SPACE, StartupTaintPolicy(), now)
         assert [one.word for one in rows] == ["Yes", "Unknown"]
+
+
+async def test_a_node_with_a_taint_that_only_the_service_knows_waits() -> None:
+    other = Taint("node.cilium.io/agent-not-ready", "NoExecute")
+    specs = [
+        msgspec.structs.replace(spec, taints=(*spec.taints, other)) for spec in joining(range(1))
+    ]
+    body = required()
+    body["spec"]["template"]["spec"]["tolerations"] = [{"key": OWN.key, "operator": "Exists"}]
+    async with set_up(specs, body) as there:
+        there.begin()
+        await asyncio.sleep(30)
+        now = virtual_time.clock()()
+        await applied(there, body)
+        limits: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": node_work.LIMITS, "namespace": SPACE},
+            "data": {"taint": "gitops-ds.io/agents-not-ready:NoSchedule", "alsoRemove": ""},
+        }
+        for also, word in (("", "Released"), (f"{other.key}, bad:Effect", "Waiting")):
+            limits["data"] = {**limits["data"], "alsoRemove": also}
+            await there.people.apply(CONFIG_MAP, limits, manager="kubectl")
+            (row,) = await node_work.read(there.people, SPACE, None, now)
+            assert row.word == word
+        assert row.wait is not None
+        assert "TaintNotTolerated" in row.wait.text

@@ -30,7 +30,7 @@ def test_what_init_writes_is_clean(run: Run, tmp_path: Path) -> None:
     assert "gitops-ds apply" in made.stderr
     checked = run("gitops-ds", "check", "agents-repo", "--fail-on", "info")
     clean, note = checked.stdout.splitlines()
-    assert (checked.returncode, clean) == (0, "6 files, 2 objects: 0 errors, 0 warnings, 0 info")
+    assert (checked.returncode, clean) == (0, "4 files, 2 objects: 0 errors, 0 warnings, 0 info")
     assert note.startswith("note: no nodes of main are known")
     planned = run("gitops-ds", "plan", "agents-repo", "--simulate", "3")
     assert planned.returncode == 0, planned.stderr
@@ -95,3 +95,12 @@ def test_the_hook_runs_before_a_commit(run: Run, tmp_path: Path) -> None:
     wrong = run("pre-commit", "run", "--all-files", cwd=repository)
     assert wrong.returncode == 1
     assert 'did you mean "tolerations"' in wrong.stdout
+
+
+def test_inside_a_repository_no_other_one_is_made(run: Run, tmp_path: Path) -> None:
+    outside = run("gitops-ds", "init", "agents-repo").stderr
+    assert "git init" in outside
+    assert run("git", "init", "-q", "-b", "main", "agents-repo").returncode == 0
+    inside = run("gitops-ds", "init", "agents-repo/sub").stderr
+    assert "git init" not in inside
+    assert "git add" in inside

@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.fleet import rollout_tracker
+from gitops_ds.fleet.rollout_tracker import RolloutView, TrackedRollout
 from gitops_ds.model import names
 from gitops_ds.model.events.agents import RolloutCompleted, RolloutFailed, RolloutStarted
 from gitops_ds.model.health import Blame, HealthState
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.values import replace
 from tests.fleet.staged_world import FAST, watched
 from tests.rollouts.rollout_world import SECOND, both
 
@@ -156,3 +160,13 @@ def test_a_command_without_memory_sees_the_same() -> None:
             break
         assert read.rollout.complete or read.health.state is not HealthState.HEALTHY
     assert names.TARGET not in there.world.body["metadata"]["annotations"]
+
+
+def test_the_start_counts_the_nodes_whose_earlier_pod_is_ending_already() -> None:
+    agent = watched().agent()
+    seen = agent.seen
+    ending, *old = (replace(pod, hash="old") for pod in seen.pods[:4])
+    seen = replace(seen, pods=(replace(ending, terminating=True), *old, *seen.pods[4:]))
+    before = TrackedRollout(seen.daemonset.uid, CommitId(""), "old", 0.0, open=False)
+    _, events = rollout_tracker.follow(before, RolloutView(seen, agent.health), 0.0)
+    assert [event.nodes for event in events if isinstance(event, RolloutStarted)] == [4]

@@ -222,3 +222,33 @@ async def test_an_unknown_value_protects(
         "prune-disabled"
     }
     assert Key("apps", "DaemonSet", "default", "one") in (await deployer.state()).inventory
+
+
+@pytest.mark.parametrize(
+    ("moved_to", "settings", "guards", "writes"),
+    [
+        ("agents/one.yaml", "version: v1\n", [], 0),
+        ("shared/one.yaml", "version: v1\n", ["unread"], 0),
+        ("shared/one.yaml", "version: v1\nmanifests: []\n", ["unread"], 0),
+        ("shared/one.yaml", "version: v1\nignore: ['shared/**']\n", [], 1),
+        ("shared/one.yaml", "version: v1\nmanifests: ['shared/**']\n", [], 0),
+    ],
+)
+async def test_a_manifest_that_moves_inside_the_repository_is_not_a_deletion(
+    deployer: World,
+    cluster: simulator.SimulatedCluster,
+    /,
+    moved_to: str,
+    settings: str,
+    guards: list[str],
+    writes: int,
+) -> None:
+    agents = {f"agents/{name}/ds.yaml": daemonset(name) for name in ("two", "three")}
+    kept = {"gitops-ds.yaml": settings, "agents/kept/a.yaml": config_map("kept"), **agents}
+    await deployer.apply({**kept, "agents/one/ds.yaml": daemonset("one")})
+    done = await deployer.apply(
+        {**kept, moved_to: daemonset("one")}, "second", pruning(deletes=Limit(number=9), share=1.0)
+    )
+    assert [skip.reason.value for skip in done.refusals] == guards
+    assert len([skip for skip in done.refusals if moved_to in skip.message]) == len(guards)
+    assert ("one" in await there(cluster)) is not bool(writes)

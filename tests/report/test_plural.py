@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import gitops_ds
+from gitops_ds.apimachinery import request_costs
 from gitops_ds.model.plain_text import counted, listed
-from gitops_ds.pipeline import outlook
-from gitops_ds.pipeline.outlook import Cost
+from gitops_ds.model.request_cost import Cost
 
 
 @pytest.mark.parametrize(
@@ -70,5 +70,5 @@ def test_counts_at_the_start_of_messages_use_one_function() -> None:
 
 def test_a_sum_of_cpu_is_in_cores_however_small() -> None:
     costs = [Cost("cpu", -100, 3, -300), Cost("memory", 1000 * 2**20, 3, 3000 * 2**20)]
-    assert outlook.summed(costs) == "-0.3 cores, +3Mi memory"
-    assert outlook.summed([Cost("cpu", 100, 472, 47_200)]) == "+47.2 cores"
+    assert request_costs.summed(costs) == "-0.3 cores, +3Mi memory"
+    assert request_costs.summed([Cost("cpu", 100, 472, 47_200)]) == "+47.2 cores"

@@ -85,6 +85,10 @@ def test_values_of_aliases_are_copied() -> None:
             b"a: b: c\n",
             ('DS001 f.yaml:1:5 unexpected ":": quote the string, or fix the indentation'),
         ),
+        (
+            b"a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> other\n",
+            "DS001 f.yaml:2:1 conflict markers of a merge (<<<<<<<): resolve the conflict",
+        ),
         (b"a:\n\t- b\n", "DS001 f.yaml:2:1 a tab can't indent YAML: use spaces"),
         (b"a: 1\n\tb: 2\n", "DS001 f.yaml:2:1 a tab can't indent YAML: use spaces"),
         (

@@ -44,8 +44,8 @@ def own_namespace(body: Body) -> Iterator[Violation]:
         if kind is None or kind.namespaced:
             yield Violation(
                 ("metadata", "namespace"),
-                "the namespace is default, as for every object without one: set "
-                "metadata.namespace or -n NAMESPACE",
+                "the namespace is default, which agents share with everything else: set another "
+                "one in metadata.namespace, or -n NAMESPACE for objects without one",
             )
 
 

@@ -78,6 +78,8 @@ def control_plane(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     ):
         return
     pod_tolerations = items(pod.get("tolerations"))
+    if not kind and any(map(_is_of_a_pool, pod_tolerations)):
+        return  # a device plugin: for the nodes with that taint
     if node_eligibility.untolerated(pod_tolerations, (_CONTROL_PLANE_TAINT,)):
         why = f"its class is {kind}" if kind else f"it is {NODE_CRITICAL}"
         message = (
@@ -89,6 +91,12 @@ def control_plane(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             message,
             _tolerate_too(pod_tolerations, f"tolerate {_CONTROL_PLANE}"),
         )
+
+
+def _is_of_a_pool(toleration: Spec) -> bool:
+    """Whether it names a taint of some nodes, such as nvidia.com/gpu, and none of Kubernetes."""
+    key = str(toleration.get("key") or "")
+    return bool(key) and not key.partition("/")[0].endswith("kubernetes.io")
 
 
 def _for_every_node(pod: Spec) -> bool:

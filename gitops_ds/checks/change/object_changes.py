@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from gitops_ds.apimachinery import capacity, label_selector, node_pools
+from gitops_ds.apimachinery import capacity, label_selector, node_pools, quantities
 from gitops_ds.checks.change import regressions
 from gitops_ds.checks.engine.contexts import ChangeRule, ChangeSides
 from gitops_ds.checks.engine.rule import POD, Violation, advice, pod, refused, section
@@ -35,7 +35,7 @@ def within_budget(sides: ChangeSides) -> Iterator[Violation]:
             )
             more = now * len(nodes) - then * before
             if more > most:
-                total, each = regressions.amount(resource, more), regressions.amount(resource, now)
+                total, each = quantities.amount(resource, more), quantities.amount(resource, now)
                 message = (
                     f"+{total} of {resource} over the cluster: {each} on each of "
                     f"{node_pools.summary(nodes, sides.census, shown=0)}"

@@ -116,8 +116,8 @@ def requests_are_similar(sides: ChangeSides) -> Iterator[Violation]:
         for resource, old, new in _requests(was, now):
             if old and (new - old) * 100 > _MOST_GROWTH * old:
                 message = (
-                    f"its pod requests {amount(resource, new)} of {resource}, "
-                    f"{amount(resource, old)} before: on every node"
+                    f"its pod requests {quantities.amount(resource, new)} of {resource}, "
+                    f"{quantities.amount(resource, old)} before: on every node"
                 )
                 yield Violation((*POD, "containers"), message, object=key)
         priorities = [
@@ -158,17 +158,6 @@ def _priority(sides: ChangeSides, name: str) -> int | None:
         "value", _PRIORITIES.get(name)
     )
     return value if isinstance(value, int) else None
-
-
-def amount(resource: str, thousandths: int) -> str:
-    """A quantity in its usual notation: `40m`, `64Mi`, `2`."""
-    if resource == "cpu":
-        return quantities.canonical(f"{thousandths}m")
-    units = thousandths / 1000
-    for suffix in ("Gi", "Mi", "Ki"):
-        if units >= quantities.BINARY[suffix]:
-            return f"{units / quantities.BINARY[suffix]:.4g}{suffix}"
-    return f"{units:.4g}"
 
 
 def way_back(sides: ChangeSides) -> Iterator[Violation]:

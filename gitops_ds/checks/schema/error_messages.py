@@ -166,7 +166,9 @@ class _Unknown(msgspec.Struct, frozen=True):
         field = str(self.path[-1])
         near = phrases.nearest(field, self.fields)
         hint, fix = "", None
-        if near:
+        if "matchLabels" in self.fields and isinstance(self.value, str):
+            hint = ": it belongs under matchLabels, so indent it"  # a label's key is any name
+        elif near:
             hint, fix = f': did you mean "{near}"?', self._renamed(near, checks)
         elif home is not None:
             named = ".".join(step.removesuffix("[]") for step in home) or "the top level"

@@ -165,6 +165,7 @@ def report(
     `with_fixes`: with the changes of the files.
     """
     from gitops_ds.commands.check import run
+    from gitops_ds.render import bundle
     from gitops_ds.report import findings
 
     several = len(checked.prepared) > 1
@@ -187,7 +188,8 @@ def report(
         suppressed=checked.suppressed,
         replacements=_replacements(checked) if with_fixes else {},
     )
-    result = replace(result, fixable=fixable)
+    read = len(bundle.read_files(checked.snapshot))
+    result = replace(result, fixable=fixable, files_read=read)
     changed = None if checked.changed is None else map(_changed, checked.changed)
     document, notes = run.document(checked), run.notes(checked)
     return findings.with_changes(

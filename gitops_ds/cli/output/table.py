@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from gitops_ds.apimachinery import timestamps
+from gitops_ds.apimachinery import request_costs, timestamps
 from gitops_ds.commands.node_work import NodeWork
 from gitops_ds.fleet import agents as fleets
 from gitops_ds.fleet.agents import Agent
@@ -70,10 +70,12 @@ def coloured(text: str) -> str:
 
 
 def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False, headers: bool = True) -> str:
-    """The table of agents; `wide` adds revision, sync and the message of health."""
+    """The table of agents; `wide` adds revision, requests on all nodes, sync and the message of
+    health.
+    """
     if not agents:
         return "No DaemonSets found.\n"
-    head = [*HEAD, "REVISION", "SYNC", "MESSAGE"] if wide else HEAD
+    head = [*HEAD, "REVISION", "REQUESTS", "SYNC", "MESSAGE"] if wide else HEAD
     return columns(head, (_row(agent, now, wide) for agent in agents), headers=headers)
 
 
@@ -273,7 +275,9 @@ def _row(one: Agent, now: float, wide: bool) -> list[str]:
         one.health.state.value,
     ]
     if wide:
-        row += [str(one.current.number if one.current else ""), *_sync_and_message(one)]
+        requests = request_costs.words(fleets.requests_of(one))
+        revision = str(one.current.number if one.current else "")
+        row += [revision, requests, *_sync_and_message(one)]
     return row
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gitops_ds.apimachinery import request_costs
 from gitops_ds.checks.engine import check as check_rules
 from gitops_ds.checks.engine.contexts import ChangeSides as RuleSides
 from gitops_ds.checks.engine.contexts import ClusterContext, ClusterStep
@@ -108,7 +109,7 @@ def time_of(group: ClusterChange) -> str:
 
 def cost_of(group: ClusterChange) -> str:
     """The additional requests on every cluster of the group; empty if unknown."""
-    return outlook.summed([cost for look in group.outlooks.values() for cost in look.costs])
+    return request_costs.summed([cost for look in group.outlooks.values() for cost in look.costs])
 
 
 def as_json(checked: CheckResult) -> dict[str, Any]:

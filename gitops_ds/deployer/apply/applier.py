@@ -29,6 +29,7 @@ from gitops_ds.model.objects import DAEMONSET, Body, Key, Resource
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.plan import (
+    added_fields,
     apply_order,
     deletions,
     object_changes,
@@ -37,6 +38,7 @@ from gitops_ds.plan import (
     planner,
     refusals,
 )
+from gitops_ds.plan.field_managers import Fields
 from gitops_ds.plan.options import FieldConflict, PlanContext, Policy
 
 AT_ONCE = 16
@@ -284,8 +286,9 @@ async def _write(applier: Applier, change: Change, manifest: Manifest) -> Applie
     body = object_owner.stamped(manifest, object_owner.stamp_of(manifest, applier.context.stamp))
     resource, live = applier.resources[manifest.key], applier.live.objects.get(manifest.key)
     cluster = applier.acting(manifest.key, manifest.agent)
-    if live is not None and ownership.needs_migration(live):
-        await _migrate(cluster, resource, live)
+    added = added_fields.of(manifest, live, applier.context) if live is not None else {}
+    if live is not None and (added or ownership.needs_migration(live)):
+        await _migrate(cluster, resource, live, added)
     try:
         done = await _apply(cluster, resource, body)
     except errors.Conflict as error:
@@ -313,11 +316,17 @@ async def _apply(cluster: Cluster, resource: Resource, body: Body) -> ApplyResul
     return await cluster.apply(resource, body, manager=names.FIELD_MANAGER)
 
 
-async def _migrate(cluster: Cluster, resource: Resource, live: Body) -> None:
-    """Transfers the fields of `kubectl apply` to our manager, at the version that was read."""
+async def _migrate(cluster: Cluster, resource: Resource, live: Body, added: Fields) -> None:
+    """Transfers the fields of `kubectl apply`, and the added ones, to our manager, at the version
+    that was read.
+    """
     metadata = live["metadata"]
     patch = [
-        {"op": "replace", "path": "/metadata/managedFields", "value": ownership.migrated(live)},
+        {
+            "op": "replace",
+            "path": "/metadata/managedFields",
+            "value": ownership.migrated(live, added),
+        },
         {
             "op": "replace",
             "path": "/metadata/resourceVersion",

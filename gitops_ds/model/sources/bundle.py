@@ -144,7 +144,7 @@ class Bundle(msgspec.Struct, frozen=True):
     `refusals` are the skipped parts of a bundle of many sources; of the sources in `kept`
     (`configmap/NAMESPACE/NAME`) nothing is deleted. `rollouts` has the rollout policies by agent,
     `orders` the places of all clusters in their order. `consumed` are the files that kustomize and
-    helm read.
+    helm read; `unread` are files with objects that nothing reads, and their bytes.
     """
 
     commit: CommitId | None
@@ -164,3 +164,4 @@ class Bundle(msgspec.Struct, frozen=True):
     rollouts: Mapping[str, Body] = msgspec.field(default_factory=dict)
     orders: Mapping[str, ClusterOrder] = msgspec.field(default_factory=dict)
     consumed: frozenset[str] = frozenset()
+    unread: Mapping[str, bytes] = msgspec.field(default_factory=dict)

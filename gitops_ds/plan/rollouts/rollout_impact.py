@@ -6,11 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitops_ds.apimachinery import daemonsets, defaults, node_eligibility, node_pools, revisions
+from gitops_ds.apimachinery import (
+    daemonsets,
+    defaults,
+    node_eligibility,
+    node_pools,
+    request_costs,
+    revisions,
+)
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.model.change import Rollout
 from gitops_ds.model.live import Node, NodeImpact, Revision
 from gitops_ds.model.objects import Body, digest_of
+from gitops_ds.model.request_cost import Cost
 from gitops_ds.model.startup_taints import OWN
 from gitops_ds.model.values import replace
 
@@ -76,6 +84,30 @@ def impact(old: Body | None, new: Body | None, nodes: Iterable[Node], *, rolls: 
         ):
             restarted.append(node.name)
     return NodeImpact(tuple(gained), tuple(lost), tuple(restarted))
+
+
+def costs(old: Body | None, new: Body | None, nodes: Sequence[Node] | None) -> tuple[Cost, ...]:
+    """The additional requests when `new` replaces `old` on every node; none if these are
+    unknown.
+    """
+    was, now = _pod_spec(old), _pod_spec(new)
+    if nodes is None or was == now:
+        return ()
+    placers = [_placer(side) for side in (old, new)]
+    groups = node_pools.equal_groups(
+        nodes, node_pools.keys_of(placer for placer in placers if placer)
+    )
+    before, after = (
+        {name for name, place in _placements(placer, groups).items() if place is Placement.RUN}
+        for placer in placers
+    )
+    return tuple(request_costs.of_change(was, now, before, after))
+
+
+def _pod_spec(daemonset: Body | None) -> Body:
+    template = ((daemonset or {}).get("spec") or {}).get("template") or {}
+    spec: Body = template.get("spec") or {}
+    return spec
 
 
 def _placements(

@@ -12,7 +12,7 @@ import msgspec
 import orjson
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import timestamps
+from gitops_ds.apimachinery import request_costs, timestamps
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet import halt_story
 from gitops_ds.fleet.agents import Agent
@@ -51,6 +51,7 @@ async def agent(view: View, pages: Pages, agent: Agent) -> dict[str, Any]:
         "rollout": rollout_panel.panel(agent.rollout, one.timing) if agent.rollout else None,
         "pooled": any(group.pool for group in drawn.groups),
         "strategy": _strategy(agent),
+        "requests": request_costs.words(fleet_agents.requests_of(agent)),
         "waits": _waits(view, agent.key),
         "target": agent.target.number if agent.target is not None else 0,
         "percent": 100 * good // one.counts.desired if one.counts.desired else 100,
