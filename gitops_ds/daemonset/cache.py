@@ -24,6 +24,7 @@ from gitops_ds.daemonset.indexes import (
     BusyNodes,
     Owned,
     PodsByNode,
+    first_bound,
     scope_of_pod,
     scope_of_revision,
 )
@@ -248,13 +249,7 @@ class Cache:
         """By node, the first pod that was bound to it since a time and has not ended. It visits
         every pod.
         """
-        first: dict[str, tuple[float, str]] = {}
-        for pod in self._pods:
-            if pod.placed and pod.node in since and not pod.ended:
-                place = pod.placed, f"{pod.namespace}/{pod.name}"
-                if since[pod.node] <= pod.placed and first.get(pod.node, place) >= place:
-                    first[pod.node] = place
-        return {node: name for node, (_, name) in first.items()}
+        return first_bound(self._pods, since)
 
     def _unshown(self, daemonset: DaemonSet, now: float) -> int:
         """The number of recently created pods that the watch has not shown yet."""

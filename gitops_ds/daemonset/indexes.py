@@ -5,7 +5,7 @@ changed; the nodes with other pods; objects by their controller's UID, and orpha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from gitops_ds.apimachinery import revisions
@@ -101,6 +101,17 @@ def _node_of(pod: Pod | None) -> str:
     if pod is None or pod.ended or (pod.owner is not None and pod.owner.kind in _OF_NODE):
         return ""
     return pod.node
+
+
+def first_bound(pods: Iterable[Pod], since: Mapping[str, float]) -> Mapping[str, str]:
+    """By node, the first pod that was bound to it since a time and has not ended."""
+    first: dict[str, tuple[float, str]] = {}
+    for pod in pods:
+        if pod.placed and pod.node in since and not pod.ended:
+            place = pod.placed, f"{pod.namespace}/{pod.name}"
+            if since[pod.node] <= pod.placed and first.get(pod.node, place) >= place:
+                first[pod.node] = place
+    return {node: name for node, (_, name) in first.items()}
 
 
 T = TypeVar("T")

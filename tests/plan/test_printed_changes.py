@@ -303,6 +303,7 @@ def test_as_json() -> None:
                 "begins": 0,
                 "ends": 600,
                 "waits": ["approval of team-a", "gate flow"],
+                "takenFrom": None,
             },
             {
                 "name": "rest",
@@ -311,8 +312,17 @@ def test_as_json() -> None:
                 "begins": 600,
                 "ends": None,
                 "waits": [],
+                "takenFrom": None,
             },
-            {"name": "none", "count": 0, "nodes": [], "begins": None, "ends": None, "waits": []},
+            {
+                "name": "none",
+                "count": 0,
+                "nodes": [],
+                "begins": None,
+                "ends": None,
+                "waits": [],
+                "takenFrom": None,
+            },
         ],
     }
     declared = printers.staged_json(replace(PREVIEW, seconds=None), replace(POOLS, declared=True))
