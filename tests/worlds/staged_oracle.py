@@ -22,6 +22,8 @@ from gitops_ds.simulator.store import StoredChange
 from tests.worlds.staged_git import NAME, SPACE, Shape, StagedHistory, template_id
 
 PEOPLE, SERVICE, BUILT_IN, SECOND = "people", "service", "built-in controller", "second service"
+TENANT = "tenant"  # who may write in the namespace of the agent, but no ControllerRevisions
+HANDS = (PEOPLE, TENANT)
 ZONE = "topology.kubernetes.io/zone"
 LAG = 60.0  # seconds until the service has seen a commit, and its last writes are done
 HEALED = 45.0  # seconds without a ready agent, more than the end and the start of a pod
@@ -97,6 +99,9 @@ class Oracle:
     unstaged: set[str] = field(default_factory=set)  # templates that were in force without a policy
     touched: dict[str, set[str]] = field(default_factory=dict)  # nodes that had a pod, by template
     has_series: Any = None
+    hashes: dict[str, str] = field(default_factory=dict)  # templates by the hash of their pods
+    has_policy: bool = False  # by the last write of others than the tenant
+    stripped: bool = False  # the tenant removed the policy from the DaemonSet
 
     @property
     def blocked_since(self) -> float | None:
@@ -148,9 +153,13 @@ class Oracle:
             return
         if view is None:
             node = spec.get("nodeName") or pods.target(spec)
-            template = template_id(body)
+            template = self._template_of(body, writer)
             view = self.pods[uid] = PodView(
-                metadata["name"], node, template, now, self.is_of_an_edit(template, now)
+                metadata["name"],
+                node,
+                template,
+                now,
+                writer == TENANT or self.is_of_an_edit(template, now),
             )
             self.touched.setdefault(template, set()).add(node)
             view.heals = self.is_healing(node, now)
@@ -166,6 +175,16 @@ class Oracle:
         view.ready_since = (
             (view.ready_since if view.ready_since is not None else now) if ready else None
         )
+
+    def _template_of(self, body: Body, writer: str) -> str:
+        """What a pod runs. One of the tenant is what its hash says: who may create pods in the
+        namespace of the agent can make one that looks like it (docs/threat-model.md).
+        """
+        hash = str((body["metadata"].get("labels") or {}).get(names.REVISION_HASH) or "")
+        if writer == TENANT:
+            return self.hashes.get(hash, template_id(body))
+        template = self.hashes[hash] = template_id(body)
+        return template
 
     def _saw_node(self, body: Body, now: float) -> None:
         name = body["metadata"]["name"]
@@ -196,17 +215,26 @@ class Oracle:
                 one if one.until is not None else Hand(one.template, now + 5.0)
                 for one in self.hands
             ]
-            if writer == PEOPLE:
+            if writer in HANDS:
                 self.hands.append(Hand(new))
+        if writer == TENANT:
+            self.edited_at = now
+            self.stripped = self.stripped or (self.has_policy and not is_staged(change.body))
+            return
+        was_stripped, self.stripped = self.stripped, self.stripped and writer != SERVICE
+        if was_stripped and (writer != SERVICE or is_staged(change.body)):
+            return
+        self.has_policy = is_staged(change.body)
         if not is_staged(change.body):
-            if writer != PEOPLE:
+            if writer not in HANDS:
                 self.in_force = new
                 self.unstaged.add(new)
             self.halted.clear()
         elif before is None and not self.in_force:
             self._proved(new, "first")
         elif before is not None and not is_staged(before):
-            self.proven[old] = "adopted"
+            if self.is_of_git(old):
+                self.proven[old] = "adopted"
             self._proved(self.in_force or old, "adopted")
         elif new != old and writer == SERVICE and self._is_mostly_done(new):
             self.proven.setdefault(new, "rollout")
@@ -225,9 +253,20 @@ class Oracle:
         return self.live is not None and is_staged(self.live)
 
     @property
+    def is_placed(self) -> bool:
+        """Whether the DaemonSet exists, and its template has the nodes of Git."""
+        return self.live is not None and not self.live["spec"]["template"]["spec"].get(
+            "nodeSelector"
+        )
+
+    @property
     def shape(self) -> Shape | None:
         """The policy of the tip."""
         return self.history.wanted.shape
+
+    def is_of_git(self, template: str) -> bool:
+        """Whether a commit has the template."""
+        return any(one.tag == template for one in self.history.contents)
 
     def shapes(self, template: str) -> list[Shape]:
         """The policies since Git has the template."""

@@ -228,6 +228,32 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
             "return True",
         )
     },
+    "T1: an edit that removes nodes completes a rollout": {
+        "gitops_ds.rollouts.stage_inputs": (
+            "moved=target.staged and _is_moved(seen, target)",
+            "moved=False",
+        )
+    },
+    "T2: a template is adopted from the DaemonSet in the cluster": {
+        "gitops_ds.plan.rollouts.template_history": (
+            "history.applied)\n    if applied is None:",
+            (
+                "None)\n    applied = RecordedTemplate("
+                "proofs.identity(live), git.source, git.commit, body=live)\n"
+                "    if applied is None:"
+            ),
+        )
+    },
+    "T3: the annotation of a DaemonSet proves a template": {
+        "gitops_ds.plan.rollouts.template_history": (
+            "history = replace(history, uid=str(metadata.get('uid') or ''))",
+            (
+                "stated = proofs.in_force(annotations_of(old)) or history.proof\n"
+                "        history = replace("
+                "history, proof=stated, uid=str(metadata.get('uid') or ''))"
+            ),
+        )
+    },
     "R13: a canary that is lost takes no other node": {
         "gitops_ds.rollouts.staged_nodes": ("return frozenset(lost)", "return frozenset()")
     },
@@ -244,6 +270,9 @@ SOONEST = {
     "the pods of a node that is gone hold back every update": 19,
     "R8": 121,
     "R9": 81,
+    "T1": 39,
+    "T2": 7,
+    "T3": 7,
 }
 
 

@@ -1,6 +1,7 @@
 """A thousand random worlds of each kind: regardless of the events, the service harms no objects of
 others, loses nothing, and ends in sync with Git; in worlds with staged rollouts, also of people and
-faults, the seven invariants of `staged_invariants` hold after each step, and every rollout ends.
+faults, and in every fourth of them of a tenant, the nine invariants of `staged_invariants` hold
+after each step, and every rollout ends.
 
 `WORLDS_SEED=5000 pytest tests/worlds/test_worlds.py -s` plays other ones. A world that fails is
 named by its seed, with its story; `WORLDS_SEED=N WORLDS_COUNT=1` plays it again.
