@@ -38,6 +38,7 @@ from gitops_ds.model.objects import (
     annotations_of,
 )
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateProof
+from gitops_ds.plan import field_managers
 from gitops_ds.simulator.faults import SimulatedRequest
 from tests.worlds import staged_oracle
 from tests.worlds.staged_git import BAD, GOOD, MUTE, NAME, Content, template_id
@@ -248,7 +249,9 @@ class Judge:
     def wrote(self, resource: Resource, verb: str, body: Body) -> None:
         """Judges an object as the service wrote it: what it states about templates."""
         if verb == "apply" and resource == DAEMONSET and body["metadata"]["name"] == NAME:
-            proof = proofs.in_force(annotations_of(body))
+            # Without a policy the service states no proof, and leaves one of another writer.
+            is_stated = field_managers.is_from_git(body, names.PROVEN)
+            proof = proofs.in_force(annotations_of(body)) if is_stated else None
             if proof is not None:
                 self._judge_proof(proof, "the DaemonSet")
         if resource != CONTROLLER_REVISION:

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 
 from gitops_ds.apimachinery import pods
+from gitops_ds.apimachinery.rollouts import halted_templates
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Resource
+from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Resource, annotations_of
 from gitops_ds.simulator.store import StoredChange
 from tests.worlds.staged_git import NAME, SPACE, Shape, StagedHistory, template_id
 
@@ -219,6 +220,7 @@ class Oracle:
                 self.hands.append(Hand(new))
         if writer == TENANT:
             self.edited_at = now
+            self._released(before, change.body)
             self.stripped = self.stripped or (self.has_policy and not is_staged(change.body))
             return
         was_stripped, self.stripped = self.stripped, self.stripped and writer != SERVICE
@@ -240,6 +242,16 @@ class Oracle:
             self.proven.setdefault(new, "rollout")
             if self.shape is not None and not self.shape.late:
                 self.in_force = new
+
+    def _released(self, before: Body | None, after: Body) -> None:
+        """A halted template that the tenant removes from the annotation is released: that is what
+        `gitops-ds release` writes, with the same rights (docs/threat-model.md).
+        """
+        left = {one.hash for one in halted_templates.parse(annotations_of(after))}
+        for one in halted_templates.parse(annotations_of(before or {})):
+            content = self.history.content(one.commit)
+            if one.hash not in left and content is not None:
+                self.halted.discard(content.tag)
 
     def _proved(self, template: str, how: str) -> None:
         self.proven.setdefault(template, how)

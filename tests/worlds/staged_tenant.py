@@ -60,7 +60,13 @@ class Tenant:
         self._clients = [self.world.client(staged_oracle.TENANT, one) for one in MANAGERS]
 
     async def run(self) -> None:
-        """Acts at random, until it is cancelled."""
+        """Acts at random, until it is cancelled. Every second tenant takes places beside."""
+        async with asyncio.TaskGroup() as runs:
+            runs.create_task(self._act())
+            if self.chance.random() < 0.5:
+                runs.create_task(self._take_places())
+
+    async def _act(self) -> None:
         while True:
             await asyncio.sleep(self.chance.uniform(2, 60))
             if self.chance.random() < 0.3:
@@ -72,6 +78,11 @@ class Tenant:
             self.world.record(f"tenant: {action.__name__.strip('_').replace('_', ' ')}")
             with contextlib.suppress(errors.NotFound, errors.Conflict, errors.AlreadyExists):
                 await action(self, live)
+
+    async def _take_places(self) -> None:
+        while True:
+            await asyncio.sleep(self.chance.uniform(1, 60))
+            await _takes_places(self)
 
     async def leave(self) -> None:
         """Takes back the fields that Git does not have, and what takes places."""
@@ -88,6 +99,11 @@ class Tenant:
             if (one["metadata"].get("labels") or {}).items() >= MARK.items()
             or one["metadata"]["name"].startswith(FORGED)
         ]
+
+    def is_placed(self, name: str) -> bool:
+        """Whether a pod is on a node."""
+        pod = self.world.cluster.server.store.get(POD, SPACE, name)
+        return pod is not None and bool(pod["spec"].get("nodeName"))
 
     @property
     def client(self) -> simulator.Client:
@@ -249,23 +265,29 @@ async def _has_a_daemonset(tenant: Tenant, live: Body) -> None:
     await tenant._delete(DAEMONSET, name)
 
 
-async def _takes_places(tenant: Tenant, live: Body) -> None:
-    """Pods as those of a Deployment, which wait for the host port or the CPU of an agent."""
+async def _takes_places(tenant: Tenant) -> None:
+    """Pods as those of a Deployment, which wait for the host port or the CPU of an agent. The place
+    of a canary that is nominated for its successor is free for pods of a higher priority. They
+    stay for longer than a pod has to become ready.
+    """
     ports: dict[str, Any] = {"ports": [{"containerPort": PORT, "hostPort": PORT}]}
     room: dict[str, Any] = {"resources": {"requests": {"cpu": "7500m"}}}
+    tenant.world.record("tenant: takes places")
     taken = []
     for _ in range(tenant.chance.randint(1, 3)):
         tenant.number += 1
         name = f"web-{tenant.number}"
         demands = tenant.chance.choice((ports, room))
-        container = {"name": "web", "image": "example.com/web:1", **demands}
         owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
         metadata: dict[str, Any] = {"name": name, "namespace": SPACE}
         metadata |= {"labels": {"app": "web", **MARK}}
         metadata["ownerReferences"] = [{**owner, "controller": True}]
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
-        await tenant.client.create(POD, {**pod, "spec": {"containers": [container]}})
+        spec: dict[str, Any] = {"priority": tenant.chance.choice((0, 1, 1))}
+        spec["containers"] = [{"name": "web", "image": "example.com/web:1", **demands}]
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        await tenant.client.create(POD, pod)
         taken.append(name)
+    await tenant.world.until(lambda: any(map(tenant.is_placed, taken)), 200)
     await asyncio.sleep(tenant.chance.uniform(20, 200))
     for name in taken:
         await tenant._delete(POD, name)
@@ -331,8 +353,6 @@ ACTIONS: tuple[Action, ...] = (
     _forges_annotations,
     _forges_annotations,
     _has_a_daemonset,
-    _takes_places,
-    _takes_places,
     _deletes_pods,
     _replaces_a_pod,
     _copies_the_state,

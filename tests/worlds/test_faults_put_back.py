@@ -254,6 +254,12 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
             ),
         )
     },
+    "T4: a place that another pod took is evidence against the template": {
+        "gitops_ds.rollouts.symptoms": (
+            "if not found or any(",
+            "if not pod.bound or not found or any(",
+        )
+    },
     "R13: a canary that is lost takes no other node": {
         "gitops_ds.rollouts.staged_nodes": ("return frozenset(lost)", "return frozenset()")
     },
