@@ -178,7 +178,7 @@ class Oracle:
         )
 
     def _template_of(self, body: Body, writer: str) -> str:
-        """What a pod runs. One of the tenant is what its hash says: who may create pods in the
+        """What a pod runs. One of the tenant is what its hash states: who may create pods in the
         namespace of the agent can make one that looks like it (docs/threat-model.md).
         """
         hash = str((body["metadata"].get("labels") or {}).get(names.REVISION_HASH) or "")
