@@ -60,11 +60,10 @@ class Tenant:
         self._clients = [self.world.client(staged_oracle.TENANT, one) for one in MANAGERS]
 
     async def run(self) -> None:
-        """Acts at random, until it is cancelled. Every second tenant takes places beside."""
-        async with asyncio.TaskGroup() as runs:
-            runs.create_task(self._act())
-            if self.chance.random() < 0.5:
-                runs.create_task(self._take_places())
+        """Acts at random, until it is cancelled. Every second tenant only takes places: his other
+        actions hold a rollout before a place that he took counts.
+        """
+        await (self._take_places() if self.chance.random() < 0.5 else self._act())
 
     async def _act(self) -> None:
         while True:
@@ -82,6 +81,8 @@ class Tenant:
     async def _take_places(self) -> None:
         while True:
             await asyncio.sleep(self.chance.uniform(1, 60))
+            if self.chance.random() < 0.8:  # as the earlier pod of a canary ends
+                await self.world.until(lambda: bool(self.world.touched()), 300)
             await _takes_places(self)
 
     async def leave(self) -> None:
@@ -266,9 +267,9 @@ async def _has_a_daemonset(tenant: Tenant, live: Body) -> None:
 
 
 async def _takes_places(tenant: Tenant) -> None:
-    """Pods as those of a Deployment, which wait for the host port or the CPU of an agent. The place
-    of a canary that is nominated for its successor is free for pods of a higher priority. They
-    stay for longer than a pod has to become ready.
+    """Pods that wait for the host port or the CPU of an agent. The place of a canary that is
+    nominated for its successor is free for pods of a higher priority. They stay for longer than a
+    pod has to become ready.
     """
     ports: dict[str, Any] = {"ports": [{"containerPort": PORT, "hostPort": PORT}]}
     room: dict[str, Any] = {"resources": {"requests": {"cpu": "7500m"}}}
@@ -278,17 +279,15 @@ async def _takes_places(tenant: Tenant) -> None:
         tenant.number += 1
         name = f"web-{tenant.number}"
         demands = tenant.chance.choice((ports, room))
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
-        metadata: dict[str, Any] = {"name": name, "namespace": SPACE}
-        metadata |= {"labels": {"app": "web", **MARK}}
-        metadata["ownerReferences"] = [{**owner, "controller": True}]
+        # Without an owner: the garbage collector deletes a pod whose owner does not exist.
+        metadata = {"name": name, "namespace": SPACE, "labels": {"app": "web", **MARK}}
         spec: dict[str, Any] = {"priority": tenant.chance.choice((0, 1, 1))}
         spec["containers"] = [{"name": "web", "image": "example.com/web:1", **demands}]
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         await tenant.client.create(POD, pod)
         taken.append(name)
-    await tenant.world.until(lambda: any(map(tenant.is_placed, taken)), 200)
-    await asyncio.sleep(tenant.chance.uniform(20, 200))
+    await tenant.world.until(lambda: any(map(tenant.is_placed, taken)), 100)
+    await asyncio.sleep(tenant.chance.uniform(60, 200))
     for name in taken:
         await tenant._delete(POD, name)
 

@@ -276,6 +276,7 @@ SOONEST = {
     "the pods of a node that is gone hold back every update": 19,
     "R8": 121,
     "R9": 81,
+    "T4": 59,
     "T1": 47,
     "T2": 7,
     "T3": 11,
