@@ -60,10 +60,10 @@ class Tenant:
         self._clients = [self.world.client(staged_oracle.TENANT, one) for one in MANAGERS]
 
     async def run(self) -> None:
-        """Acts at random, until it is cancelled. Every second tenant only takes places: his other
-        actions hold a rollout before a place that he took counts.
+        """Acts at random, until it is cancelled. Every third tenant only takes places: the other
+        actions hold a rollout before a taken place counts.
         """
-        await (self._take_places() if self.chance.random() < 0.5 else self._act())
+        await (self._take_places() if self.chance.random() < 0.3 else self._act())
 
     async def _act(self) -> None:
         while True:
