@@ -165,7 +165,6 @@ def test_an_annotation_that_a_person_removed_returns_no_node(
     world = RolloutWorld(FAST, 10, owned=owned)
     world.canary()
     annotations = world.body["metadata"]["annotations"]
-    annotations[names.PHASE] = "Progressing"
     for name in removed:
         del annotations[name]
     inputs = edited(world, **written)
