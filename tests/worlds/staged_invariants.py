@@ -6,7 +6,7 @@
 3. Every rollout ends, and no good template is halted (also at the end of a world).
 4. A return ends within the start of a pod on every well node.
 5. No well node is without an agent for longer, and no pinned pod stays unbound
-   alone on its node.
+   alone on its node, unless a neighbour has taken its place.
 6. A node with another template than that of the shown commit is shown.
 7. Only the service that owns the DaemonSet writes its pods.
 8. A node is replaced once for a target: the built-in controller makes no pod in between.
@@ -363,6 +363,7 @@ class Judge:
         before, self._alone = self._alone, {}
         if self.oracle.live is None:
             return
+        taken = set(self.oracle.neighbours.values())
         for uid, pod in self.oracle.pods.items():
             others = [one for one in self.oracle.pods.values() if one.node == pod.node]
             if (
@@ -370,6 +371,7 @@ class Judge:
                 and not pod.terminating
                 and len(others) == 1
                 and self.oracle.is_well(pod.node)
+                and pod.node not in taken  # the scheduler has no place for the pod
             ):
                 since = self._alone[uid] = before.get(uid, now)
                 if now - since > UNBOUND_ALONE:

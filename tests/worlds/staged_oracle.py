@@ -74,6 +74,7 @@ class Oracle:
     history: StagedHistory
     pods: dict[str, PodView] = field(default_factory=dict)
     nodes: dict[str, NodeView] = field(default_factory=dict)
+    neighbours: dict[str, str] = field(default_factory=dict)  # nodes of other pods, by their uid
     dead: set[str] = field(default_factory=set)  # kubelets that do nothing
     live: Body | None = None
     proven: dict[str, str] = field(default_factory=dict)
@@ -140,12 +141,15 @@ class Oracle:
     def _saw_pod(self, change: StoredChange, writer: str, now: float) -> None:
         body = change.body
         metadata, spec = body["metadata"], body["spec"]
-        if (
-            metadata.get("namespace") != SPACE
-            or (metadata.get("labels") or {}).get("app") != "agent"
-        ):
+        if metadata.get("namespace") != SPACE:
             return
         uid = metadata["uid"]
+        if (metadata.get("labels") or {}).get("app") != "agent":
+            is_there = change.type is not EventType.DELETED and spec.get("nodeName")
+            self.neighbours.pop(uid, None)
+            if is_there:
+                self.neighbours[uid] = spec["nodeName"]
+            return
         view = self.pods.get(uid)
         if view is not None and view.ready_since is not None:
             self.last_ready[view.node] = now

@@ -132,9 +132,7 @@ class StagedWorld:
         ledger: RolloutLedger,
     ) -> deployer_loop.Loop:
         client, clock = self.client(staged_oracle.SERVICE), timing.clock
-        place = DeployTarget(
-            client, STATES, owner, "memory", clock=clock, attested=ledger.attested
-        )
+        place = DeployTarget(client, STATES, owner, "memory", clock=clock, attested=ledger.attested)
         source = revision_selector.RevisionSource(
             history.tip,
             history.snapshot,
