@@ -59,7 +59,7 @@ ROLLOUT_RECORD = f"{DOMAIN}/rollout-record"
 PROVEN = f"{DOMAIN}/proven"
 # What a rollout reads from its DaemonSet. Values that another writer than the deployer gave them,
 # by an edit or with an earlier copy of the DaemonSet, do not count.
-READ_BY_ROLLOUTS = (ROLLOUT_POLICY, TARGET, PROVEN)
+READ_BY_ROLLOUTS = (ROLLOUT_POLICY, TARGET, PROVEN, PHASE)
 # on a ControllerRevision: the proof of its template, as JSON
 PROOF = f"{DOMAIN}/proof"
 # on a target revision of versions before 0.9: the name of the revision that the DaemonSet keeps

@@ -10,6 +10,7 @@ the proof, or by a reboot, does not count as a failure of the node in its rollou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 
@@ -143,11 +144,14 @@ class NodeSteps:
 
     def broke_since(self, node_pods: NodePods) -> bool:
         """Whether the earlier pod of a node lost its readiness after the rollout began. One that
-        was created since had none to lose.
+        got its node since, or in the same second (times of Kubernetes are whole seconds), had none
+        to lose: the kubelet states that it is not ready when it first sees it.
         """
         began = self._inputs.record.began
         return any(
-            not pod.ready and pod.created <= began < (pod.ready_since or 0.0)
+            not pod.ready
+            and max(pod.created, pod.placed) < math.floor(began)
+            and began < (pod.ready_since or 0.0)
             for pod in node_pods.staying
             if not self.is_target(pod)
         )

@@ -59,7 +59,8 @@ class RolloutWorld(World):
         """The deployer's proof of the DaemonSet's template, which is in force from now on."""
         proof = TemplateProof(proofs.identity(self.body["spec"]["template"]), commit, at, since=at)
         self.body = copy.deepcopy(self.body)
-        self.body["metadata"].setdefault("annotations", {})[names.PROVEN] = proofs.encoded(proof)
+        stated = {names.PROVEN: proofs.encoded(proof), names.PHASE: names.COMPLETE}
+        self.body["metadata"].setdefault("annotations", {}).update(stated)
 
     def commit(self, image: str) -> None:
         """The deployer's writes for a commit with another image: the target revision and its
@@ -70,6 +71,7 @@ class RolloutWorld(World):
         metadata = self.body["metadata"]
         if template == self.body["spec"]["template"]:
             metadata["annotations"].pop(names.TARGET, None)
+            metadata["annotations"][names.PHASE] = names.COMPLETE
             self._collect("")
             return
         own = [one for one in self.observe().revisions if target_revisions.is_promoted(one)]
@@ -86,7 +88,7 @@ class RolloutWorld(World):
         )
         name = target["metadata"]["name"]
         self.body = copy.deepcopy(self.body)
-        self.body["metadata"]["annotations"][names.TARGET] = name
+        self.body["metadata"]["annotations"] |= {names.TARGET: name, names.PHASE: "Progressing"}
         self._collect(name)
         if name not in self.revisions:
             self.revisions[name] = self._born(target)

@@ -150,17 +150,25 @@ def test_a_policy_that_a_person_wrote_opens_no_stage(owned: bool) -> None:
 
 
 @both
-@pytest.mark.parametrize("removed", [(names.TARGET,), (names.PROVEN, names.TARGET)])
+@pytest.mark.parametrize(
+    ("removed", "written"),
+    [
+        ((names.TARGET,), {}),
+        ((names.PROVEN, names.TARGET), {}),
+        ((names.PHASE, names.TARGET), {}),
+        ((names.TARGET,), {names.PHASE: names.COMPLETE}),
+    ],
+)
 def test_an_annotation_that_a_person_removed_returns_no_node(
-    owned: bool, removed: tuple[str, ...]
+    owned: bool, removed: tuple[str, ...], written: dict[str, str]
 ) -> None:
     world = RolloutWorld(FAST, 10, owned=owned)
     world.canary()
     annotations = world.body["metadata"]["annotations"]
     for name in removed:
         del annotations[name]
-    inputs = edited(world, **{names.PHASE: "Progressing"})
-    assert inputs.foreign in removed
+    inputs = edited(world, **written)
+    assert inputs.foreign in (*removed, *written)
     before = world.decide(world.observe(), replace(inputs, foreign=""))
     assert any(isinstance(action, DeletePod) for action in before.decision.actions)
     decided = world.decide(world.observe(), inputs)
@@ -173,7 +181,7 @@ def test_a_rollout_without_its_proof_is_on_hold() -> None:
     world = RolloutWorld(FAST, 10)
     world.canary()
     del world.body["metadata"]["annotations"][names.PROVEN]
-    inputs = edited(world, **{names.PHASE: "Progressing"})
+    inputs = edited(world)
     decided = world.decide(world.observe(), inputs).stages
     assert (decided.take, decided.record, decided.commits) == ((), inputs.record, False)
     assert decided.hold is not None

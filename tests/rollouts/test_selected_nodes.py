@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import pods
+from gitops_ds.apimachinery import pods, timestamps
 from gitops_ds.daemonset import decide
 from gitops_ds.model.live import Node
 from gitops_ds.model.rollouts import rollout_policy
@@ -96,6 +96,30 @@ def test_a_node_whose_pod_failed_since_the_rollout_began_is_at_risk(
     assert found.nodes["node-009"].step is NodeStep.WAITING
     assert found.is_agent_broken("node-009") is not ready
     assert found.risky - touched == ({"node-009"} if at_risk else set())
+
+
+@pytest.mark.parametrize("late", ["created", "placed"])
+def test_a_node_whose_pod_was_never_ready_since_the_rollout_began_is_not_at_risk(
+    late: str,
+) -> None:
+    """It was created, or got its place, in the second in which the rollout began or later."""
+    world = RolloutWorld(FAST, 10)
+    (last,) = [one for one in world.pods.values() if one["spec"]["nodeName"] == "node-009"]
+    world.commit(SECOND)
+    world.pass_time()
+    world.pass_time()
+    inputs = world.inputs()
+    assert inputs is not None
+    began = timestamps.text(inputs.record.began)
+    world.start(last, ready=False)
+    if late == "created":
+        last["metadata"]["creationTimestamp"] = began
+    else:
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": began}
+        last["status"]["conditions"].append(scheduled)
+    found = fleet(world)
+    assert found.is_agent_broken("node-009")
+    assert found.risky == world.on(SECOND)
 
 
 @pytest.mark.parametrize("owned", [False, True])

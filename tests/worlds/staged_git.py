@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.objects import Body, CommitId, Key
 from gitops_ds.model.rollouts.rollout_gates import (
     GateRequest,
     GateSample,
@@ -26,6 +26,11 @@ from tests.deployer.test_loop import History
 
 SPACE, NAME, LABELS = "default", "agent", {"app": "agent"}
 GOOD, BAD, LATE, MUTE = "good", "bad", "late", "mute"
+PORT = 9999
+DEMANDS: dict[str, Any] = {
+    "ports": [{"containerPort": PORT, "hostPort": PORT}],
+    "resources": {"requests": {"cpu": "1"}},
+}
 QUERY = 'rate(agent_records_total{node=~"$nodes"}[5m])'
 
 
@@ -112,10 +117,13 @@ def draw_shape(chance: random.Random, *, gates: bool, base: Shape | None = None)
 
 
 class Content(msgspec.Struct, frozen=True):
-    """The content of a commit: the tag of the image, and the policy; None without one."""
+    """The content of a commit: the tag of the image, and the policy; None without one. `demands`:
+    the agent requests CPU and a host port.
+    """
 
     tag: str
     shape: Shape | None
+    demands: bool = False
 
     def files(self) -> dict[str, str]:
         """The files of the commit."""
@@ -125,15 +133,19 @@ class Content(msgspec.Struct, frozen=True):
         return files
 
     @property
+    def template(self) -> Body:
+        """The pod template, without the defaults of the API server."""
+        container = {"name": "agent", "image": image(self.tag), **(DEMANDS if self.demands else {})}
+        return {"metadata": {"labels": LABELS}, "spec": {"containers": [container]}}
+
+    @property
     def _daemonset(self) -> str:
-        container = {"name": "agent", "image": image(self.tag)}
-        template = {"metadata": {"labels": LABELS}, "spec": {"containers": [container]}}
         return json.dumps(
             {
                 "apiVersion": "apps/v1",
                 "kind": "DaemonSet",
                 "metadata": {"name": NAME, "namespace": SPACE},
-                "spec": {"selector": {"matchLabels": LABELS}, "template": template},
+                "spec": {"selector": {"matchLabels": LABELS}, "template": self.template},
             }
         )
 
@@ -144,10 +156,15 @@ def image(tag: str) -> str:
 
 
 def template_id(template: Any) -> str:
-    """A template in one word: the tag of its image. The time of `kubectl rollout restart` does not
-    count: the deployer keeps annotations of others.
+    """A template or a pod in one word: the tag of its image, and what Git never has in it. The time
+    of `kubectl rollout restart` does not count: the deployer keeps annotations of others.
     """
-    return str(template["spec"]["containers"][0]["image"]).rpartition(":")[2]
+    spec = template["spec"]
+    (container, *_) = spec["containers"]
+    more = "+elsewhere" if spec.get("nodeSelector") else ""
+    if "memory" in ((container.get("resources") or {}).get("requests") or {}):
+        more += "+memory"
+    return str(container["image"]).rpartition(":")[2] + more
 
 
 @dataclass

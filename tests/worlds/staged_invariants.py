@@ -6,10 +6,13 @@
 3. Every rollout ends, and no good template is halted (also at the end of a world).
 4. A return ends within the start of a pod on every well node.
 5. No well node is without an agent for longer, and no pinned pod stays unbound
-   alone on its node.
+   alone on its node, unless a neighbour has taken its place.
 6. A node with another template than that of the shown commit is shown.
 7. Only the service that owns the DaemonSet writes its pods.
 8. A node is replaced once for a target: the built-in controller makes no pod in between.
+9. No template that Git never had is proven, has a commit, or is given to a node by the service; no
+   template that fails is proven by a rollout.
+10. The agent of a second repository is as Git has it.
 """
 
 from __future__ import annotations
@@ -17,16 +20,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery.rollouts import proofs
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import Counts
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.rollouts import RolloutHalted
 from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Body
+from gitops_ds.model.objects import (
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    POD,
+    Body,
+    Resource,
+    annotations_of,
+)
+from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateProof
+from gitops_ds.plan import field_managers
 from gitops_ds.simulator.faults import SimulatedRequest
 from tests.worlds import staged_oracle
-from tests.worlds.staged_git import GOOD, MUTE, NAME, template_id
+from tests.worlds.staged_git import BAD, GOOD, MUTE, NAME, Content, template_id
 from tests.worlds.staged_oracle import HEALED, Oracle, PodView
 
 RETURNED = 75.0  # seconds: a commit is read within 30, a pod ends within 20, starts within 10
@@ -44,6 +59,7 @@ class Situation:
     repository_suspended: float | None = None
     corrects_drift: bool = True
     annotated_drift: bool = False
+    runs_daemonsets: bool = False  # instead of the DaemonSet controller of Kubernetes
 
 
 class Judge:
@@ -55,6 +71,7 @@ class Judge:
         self.oracle, self.situation, self._fail = oracle, situation, fail
         self._alone: dict[str, float] = {}
         self._shown: dict[str, float] = {}
+        self._git: dict[str, Content] = {}  # by the identity of its template
 
     # --- writes
 
@@ -83,6 +100,8 @@ class Judge:
             return
         if live["spec"]["updateStrategy"]["type"] != "OnDelete":
             return
+        if self.situation.runs_daemonsets and not oracle.is_placed:
+            return  # as the DaemonSet controller of Kubernetes
         targets = oracle.targets(now)
         if view.ready_since is None:
             return
@@ -196,6 +215,11 @@ class Judge:
         """Judges a new pod, also one of the built-in controller."""
         oracle, view = self.oracle, self.oracle.pods[uid]
         self._judge_race(view, writer)
+        as_kubernetes = self.situation.runs_daemonsets and (view.by_hand or not oracle.staged)
+        if writer == staged_oracle.SERVICE and not (
+            as_kubernetes or oracle.is_of_git(view.template)
+        ):
+            self._fail(9, f"the service gives {view.node} a pod of {view.template}")
         if not oracle.staged or view.template in oracle.proven or view.by_hand:
             return
         what = f"the {writer} creates a pod of {view.template} on {view.node}"
@@ -221,6 +245,53 @@ class Judge:
             return
         if writer == staged_oracle.BUILT_IN:
             self._fail(8, f"the {writer} creates a pod on {view.node}, which is being updated")
+
+    def wrote(self, resource: Resource, verb: str, body: Body) -> None:
+        """Judges an object as the service wrote it: what it states about templates."""
+        if verb == "apply" and resource == DAEMONSET and body["metadata"]["name"] == NAME:
+            # Without a policy the service states no proof, and leaves one of another writer.
+            is_stated = field_managers.is_from_git(body, names.PROVEN)
+            proof = proofs.in_force(annotations_of(body)) if is_stated else None
+            if proof is not None:
+                self._judge_proof(proof, "the DaemonSet")
+        if resource != CONTROLLER_REVISION:
+            return
+        revision = revisions.revision_of(body)
+        if revision is None:
+            return
+        if (proof := proofs.proof_in(revision)) is not None:
+            self._judge_proof(proof, revision.name)
+        if names.ROLLOUT in revisions.labels_of(revision):
+            commit = str(revisions.annotations_of(revision).get(names.COMMIT) or "")
+            self._judge_template(proofs.identity(revision.template), commit, revision.name)
+
+    def state(self, state: DeployerState | None) -> None:
+        """Judges what the state of the deployer has as proven."""
+        for history in state.templates.values() if state is not None else ():
+            for proof in (history.proof, *history.earlier):
+                if proof is not None:
+                    self._judge_proof(proof, "the state")
+
+    def _judge_proof(self, proof: TemplateProof, where: str) -> None:
+        content = self._judge_template(proof.template, proof.commit, where)
+        if content and proof.how is ProofKind.ROLLOUT and content.tag.startswith(BAD):
+            self._fail(9, f"{where} has {content.tag} as proven by a rollout")
+
+    def _judge_template(self, identity: str, commit: str, where: str) -> Content | None:
+        """The content that has the template; it must exist, and be that of the commit."""
+        found = self._git.get(identity)
+        if found is None:
+            self._git |= {
+                proofs.identity(one.template): one for one in self.oracle.history.contents
+            }
+            found = self._git.get(identity)
+        if found is None:
+            self._fail(9, f"{where} has a template that Git never had, with the commit {commit!r}")
+            return None
+        of_commit = self.oracle.history.content(commit)
+        if of_commit is not None and of_commit.tag != found.tag:
+            self._fail(9, f"{where} has {found.tag} with a commit of {of_commit.tag}")
+        return found
 
     # --- events
 
@@ -248,7 +319,7 @@ class Judge:
         self.oracle.observe_soaks(now)
         running = self.situation.running
         for node in self.oracle.nodes.values():
-            alive = self.oracle.live is not None and running is not None and node.well is not None
+            alive = self.oracle.is_placed and running is not None and node.well is not None
             node.bare = self._since(node.bare, alive and not self._has_agent(node.name), now)
             node.stray = self._since(node.stray, alive and self._is_stray(node.name), now)
             if node.bare is not None and now - max(node.bare, running or 0, node.well or 0) > BARE:
@@ -292,6 +363,7 @@ class Judge:
         before, self._alone = self._alone, {}
         if self.oracle.live is None:
             return
+        taken = set(self.oracle.neighbours.values())
         for uid, pod in self.oracle.pods.items():
             others = [one for one in self.oracle.pods.values() if one.node == pod.node]
             if (
@@ -299,6 +371,7 @@ class Judge:
                 and not pod.terminating
                 and len(others) == 1
                 and self.oracle.is_well(pod.node)
+                and pod.node not in taken  # the scheduler has no place for the pod
             ):
                 since = self._alone[uid] = before.get(uid, now)
                 if now - since > UNBOUND_ALONE:

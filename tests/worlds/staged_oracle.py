@@ -16,13 +16,16 @@ from typing import Any
 import msgspec
 
 from gitops_ds.apimachinery import pods
+from gitops_ds.apimachinery.rollouts import halted_templates
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Resource
+from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Resource, annotations_of
 from gitops_ds.simulator.store import StoredChange
 from tests.worlds.staged_git import NAME, SPACE, Shape, StagedHistory, template_id
 
 PEOPLE, SERVICE, BUILT_IN, SECOND = "people", "service", "built-in controller", "second service"
+TENANT = "tenant"  # who may write in the namespace of the agent, but no ControllerRevisions
+HANDS = (PEOPLE, TENANT)
 ZONE = "topology.kubernetes.io/zone"
 LAG = 60.0  # seconds until the service has seen a commit, and its last writes are done
 HEALED = 45.0  # seconds without a ready agent, more than the end and the start of a pod
@@ -72,6 +75,7 @@ class Oracle:
     history: StagedHistory
     pods: dict[str, PodView] = field(default_factory=dict)
     nodes: dict[str, NodeView] = field(default_factory=dict)
+    neighbours: dict[str, str] = field(default_factory=dict)  # nodes of other pods, by their uid
     dead: set[str] = field(default_factory=set)  # kubelets that do nothing
     live: Body | None = None
     proven: dict[str, str] = field(default_factory=dict)
@@ -98,6 +102,9 @@ class Oracle:
     unstaged: set[str] = field(default_factory=set)  # templates that were in force without a policy
     touched: dict[str, set[str]] = field(default_factory=dict)  # nodes that had a pod, by template
     has_series: Any = None
+    hashes: dict[str, str] = field(default_factory=dict)  # templates by the hash of their pods
+    has_policy: bool = False  # by the last write of others than the tenant
+    stripped: bool = False  # the tenant removed the policy from the DaemonSet
 
     @property
     def blocked_since(self) -> float | None:
@@ -148,12 +155,15 @@ class Oracle:
     def _saw_pod(self, change: StoredChange, writer: str, now: float) -> None:
         body = change.body
         metadata, spec = body["metadata"], body["spec"]
-        if (
-            metadata.get("namespace") != SPACE
-            or (metadata.get("labels") or {}).get("app") != "agent"
-        ):
+        if metadata.get("namespace") != SPACE:
             return
         uid = metadata["uid"]
+        if (metadata.get("labels") or {}).get("app") != "agent":
+            is_there = change.type is not EventType.DELETED and spec.get("nodeName")
+            self.neighbours.pop(uid, None)
+            if is_there:
+                self.neighbours[uid] = spec["nodeName"]
+            return
         view = self.pods.get(uid)
         if view is not None and view.ready_since is not None:
             self.last_ready[view.node] = now
@@ -162,9 +172,13 @@ class Oracle:
             return
         if view is None:
             node = spec.get("nodeName") or pods.target(spec)
-            template = template_id(body)
+            template = self._template_of(body, writer)
             view = self.pods[uid] = PodView(
-                metadata["name"], node, template, now, self.is_of_an_edit(template, now)
+                metadata["name"],
+                node,
+                template,
+                now,
+                writer == TENANT or self.is_of_an_edit(template, now),
             )
             self.touched.setdefault(template, set()).add(node)
             view.heals = self.is_healing(node, now)
@@ -180,6 +194,16 @@ class Oracle:
         view.ready_since = (
             (view.ready_since if view.ready_since is not None else now) if ready else None
         )
+
+    def _template_of(self, body: Body, writer: str) -> str:
+        """What a pod runs. One of the tenant is what its hash states: who may create pods in the
+        namespace of the agent can make one that looks like it (docs/threat-model.md).
+        """
+        hash = str((body["metadata"].get("labels") or {}).get(names.REVISION_HASH) or "")
+        if writer == TENANT:
+            return self.hashes.get(hash, template_id(body))
+        template = self.hashes[hash] = template_id(body)
+        return template
 
     def _saw_node(self, body: Body, now: float) -> None:
         name = body["metadata"]["name"]
@@ -210,22 +234,42 @@ class Oracle:
                 one if one.until is not None else Hand(one.template, now + 5.0)
                 for one in self.hands
             ]
-            if writer == PEOPLE:
+            if writer in HANDS:
                 self.hands.append(Hand(new))
+        if writer == TENANT:
+            self.edited_at = now
+            self._released(before, change.body)
+            self.stripped = self.stripped or (self.has_policy and not is_staged(change.body))
+            return
+        was_stripped, self.stripped = self.stripped, self.stripped and writer != SERVICE
+        if was_stripped and (writer != SERVICE or is_staged(change.body)):
+            return
+        self.has_policy = is_staged(change.body)
         if not is_staged(change.body):
-            if writer != PEOPLE:
+            if writer not in HANDS:
                 self.in_force = new
                 self.unstaged.add(new)
             self.halted.clear()
         elif before is None and not self.in_force:
             self._proved(new, "first")
         elif before is not None and not is_staged(before):
-            self.proven[old] = "adopted"
+            if self.is_of_git(old):
+                self.proven[old] = "adopted"
             self._proved(self.in_force or old, "adopted")
         elif new != old and writer == SERVICE and self._is_mostly_done(new):
             self.proven.setdefault(new, "rollout")
             if self.shape is not None and not self.shape.late:
                 self.in_force = new
+
+    def _released(self, before: Body | None, after: Body) -> None:
+        """A halted template that the tenant removes from the annotation is released: that is what
+        `gitops-ds release` writes, with the same rights (docs/threat-model.md).
+        """
+        left = {one.hash for one in halted_templates.parse(annotations_of(after))}
+        for one in halted_templates.parse(annotations_of(before or {})):
+            content = self.history.content(one.commit)
+            if one.hash not in left and content is not None:
+                self.halted.discard(content.tag)
 
     def _proved(self, template: str, how: str) -> None:
         self.proven.setdefault(template, how)
@@ -239,9 +283,20 @@ class Oracle:
         return self.live is not None and is_staged(self.live)
 
     @property
+    def is_placed(self) -> bool:
+        """Whether the DaemonSet exists, and its template has the nodes of Git."""
+        return self.live is not None and not self.live["spec"]["template"]["spec"].get(
+            "nodeSelector"
+        )
+
+    @property
     def shape(self) -> Shape | None:
         """The policy of the tip."""
         return self.history.wanted.shape
+
+    def is_of_git(self, template: str) -> bool:
+        """Whether a commit has the template."""
+        return any(one.tag == template for one in self.history.contents)
 
     def shapes(self, template: str) -> list[Shape]:
         """The policies since Git has the template."""

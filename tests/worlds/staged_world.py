@@ -21,6 +21,7 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model import names
+from gitops_ds.model.cluster import EventType
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.rollouts import RolloutHalted
@@ -41,8 +42,9 @@ from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import Faults, RequestFault, SimulatedRequest
 from gitops_ds.simulator.store import StoredChange
 from tests.deployer.rollout_scene import NoRollouts, led
+from tests.deployer.test_loop import History
 from tests.simulator.setup import strict
-from tests.worlds import staged_oracle
+from tests.worlds import staged_oracle, staged_second
 from tests.worlds.staged_git import (
     GOOD,
     NAME,
@@ -53,8 +55,9 @@ from tests.worlds.staged_git import (
     StagedHistory,
     template_id,
 )
-from tests.worlds.staged_invariants import Judge, Situation
+from tests.worlds.staged_invariants import BARE, Judge, Situation
 from tests.worlds.staged_oracle import Oracle
+from tests.worlds.staged_second import SecondRepository
 
 OWNER, STATES = "test", "gitops-ds"
 SCHEDULE = 30.0  # seconds between two looks at Git
@@ -71,6 +74,7 @@ class StagedWorld:
     shape: Shape
     drift: DriftPolicy = DriftPolicy.CORRECT
     history: StagedHistory = field(default_factory=StagedHistory)
+    second: SecondRepository | None = None  # in a world with a tenant
     story: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     failed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -87,7 +91,7 @@ class StagedWorld:
         self.judge = Judge(self.oracle, self.situation, self._violated)
         self.meter = Meter(self.cluster.server.now, self._running)
         self.oracle.has_series = self.meter.has_series
-        self.people = self._client(staged_oracle.PEOPLE, "kubectl-edit")
+        self.people = self.client(staged_oracle.PEOPLE, "kubectl-edit")
         self._reader = self.cluster.client()
         self._writing: tuple[str, str, Resource | None] = ("", "", None)
         self._listener = self.cluster.server.store.listener
@@ -107,25 +111,38 @@ class StagedWorld:
         if self.shape.gate:
             controller.observer.measure_with(self.meter)
         self.controller = controller
-        client = self._client(staged_oracle.SERVICE)
-        ledger = RolloutLedger(client, STATES)
+        ledger = RolloutLedger(self.client(staged_oracle.SERVICE), STATES)
         controller.attest(ledger)
-        place = DeployTarget(client, STATES, OWNER, "memory", clock=clock, attested=ledger.attested)
-        source = revision_selector.RevisionSource(
-            self.history.tip,
-            self.history.snapshot,
-            self.history.movement,
-            revision_selector.prepare_directly(prepare.prepare),
-        )
-        options = ApplyOptions(patience=0.0, drift=self.drift)
         timing = deployer_loop.LoopTiming(5.0, clock, chance)
-        self.loop = deployer_loop.Loop(source, place, options, self._emit, timing)
-        self._begin(
-            staged_oracle.SERVICE,
-            led(ledger, controller.run(), self.loop.run(), self._schedule(self.loop)),
-        )
+        self.loop = self._loop(OWNER, self.history, self.drift, timing, ledger)
+        loops = [self.loop]
+        if self.second is not None:
+            correct = DriftPolicy.CORRECT
+            loops.append(self._loop(staged_second.OWNER, self.second, correct, timing, ledger))
+        runs = [run for loop in loops for run in (loop.run(), self._schedule(loop))]
+        self._begin(staged_oracle.SERVICE, led(ledger, controller.run(), *runs))
         self.start_built_in()
         self.situation.running = self.now
+        self.situation.runs_daemonsets = self.powers is Powers.FULL
+
+    def _loop(
+        self,
+        owner: str,
+        history: History,
+        drift: DriftPolicy,
+        timing: deployer_loop.LoopTiming,
+        ledger: RolloutLedger,
+    ) -> deployer_loop.Loop:
+        client, clock = self.client(staged_oracle.SERVICE), timing.clock
+        place = DeployTarget(client, STATES, owner, "memory", clock=clock, attested=ledger.attested)
+        source = revision_selector.RevisionSource(
+            history.tip,
+            history.snapshot,
+            history.movement,
+            revision_selector.prepare_directly(prepare.prepare),
+        )
+        options = ApplyOptions(patience=0.0, drift=drift)
+        return deployer_loop.Loop(source, place, options, self._emit, timing)
 
     def start_built_in(self) -> None:
         """Starts the built-in controller, with powers pace."""
@@ -159,7 +176,7 @@ class StagedWorld:
     def _controller(self, who: str, powers: Powers, emit: Callable[[Event], None]) -> Controller:
         chance = random.Random(self.chance.random()).random
         clock = self.cluster.server.now
-        return Controller(self._client(who), powers, strict(emit), clock=clock, chance=chance)
+        return Controller(self.client(who), powers, strict(emit), clock=clock, chance=chance)
 
     def _begin(self, who: str, *runs: Any) -> None:
         self.tasks[who] = [asyncio.create_task(run) for run in runs]
@@ -175,7 +192,8 @@ class StagedWorld:
             loop.request()
             await asyncio.sleep(SCHEDULE)
 
-    def _client(self, who: str, manager: str = "gitops-ds") -> simulator.Client:
+    def client(self, who: str, manager: str = "gitops-ds") -> simulator.Client:
+        """A client whose writes are judged as those of `who`."""
         client = self.cluster.client(manager, self._faults(who))
         self.clients.setdefault(who, []).append(client)
         return client
@@ -209,6 +227,8 @@ class StagedWorld:
             uid = change.body["metadata"]["uid"]
             if uid in self.oracle.pods:
                 self.judge.created(uid, writer, self.now)
+        if writer == staged_oracle.SERVICE and change.type is not EventType.DELETED:
+            self.judge.wrote(resource, verb, change.body)
         self._listener(resource, change)
 
     def _emit(self, event: Event) -> None:
@@ -227,9 +247,26 @@ class StagedWorld:
         while True:
             await asyncio.sleep(STEP)
             self.judge.step(self.now)
+            if self.loop is not None:
+                self.judge.state(self.loop.deployer_state)
+            if self.second is not None:
+                self._judge_second(self.second)
             round += 1
             if round % 3 == 0:
                 await self.judge.show(self._reader, self.now, epoch)
+
+    def _judge_second(self, second: SecondRepository) -> None:
+        running, store, now = self.situation.running, self.cluster.server.store, self.now
+        if running is None:
+            second.bare.clear()
+            return
+        live = store.get(DAEMONSET, staged_second.SPACE, staged_second.NAME)
+        if difference := second.difference(live, now, running):
+            self._violated(10, difference)
+        well = {one.name: one.well or 0.0 for one in self.oracle.well_nodes()}
+        for node, since in second.nodes_without(store, well, now).items():
+            if now - max(since, running, well[node]) > BARE:
+                self._violated(10, f"{node} has no agent of the second repository")
 
     # --- what people do
 
@@ -242,7 +279,7 @@ class StagedWorld:
         shape = self.history.wanted.shape if self.history.contents else None
         if policy is not None:
             shape = self.shape if policy else None
-        self.history.commit(Content(tag, shape), self.now)
+        self.history.commit(Content(tag, shape, self.second is not None), self.now)
         self.oracle.unblock("rewound", self.now)
         self.record(f"  push {tag}{'' if shape else ' without a policy'}")
         self._look()

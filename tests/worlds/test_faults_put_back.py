@@ -2,7 +2,7 @@
 random world finds each.
 
 The tables of events are the whole ones, and worlds are tried in the order of their seeds, so a
-fault that this finds is one that the thousand worlds of `test_worlds` would have found.
+fault that this finds is one that the worlds of `test_worlds` would have found.
 """
 
 from __future__ import annotations
@@ -228,6 +228,38 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
             "return True",
         )
     },
+    "T1: an edit that removes nodes completes a rollout": {
+        "gitops_ds.rollouts.stage_inputs": (
+            "moved=target.staged and _is_moved(seen, target)",
+            "moved=False",
+        )
+    },
+    "T2: a template is adopted from the DaemonSet in the cluster": {
+        "gitops_ds.plan.rollouts.template_history": (
+            "history.applied)\n    if applied is None:",
+            (
+                "None)\n    applied = RecordedTemplate("
+                "proofs.identity(live), git.source, git.commit, body=live)\n"
+                "    if applied is None:"
+            ),
+        )
+    },
+    "T3: the annotation of a DaemonSet proves a template": {
+        "gitops_ds.plan.rollouts.template_history": (
+            "history = replace(history, uid=str(metadata.get('uid') or ''))",
+            (
+                "stated = proofs.in_force(annotations_of(old)) or history.proof\n"
+                "        history = replace("
+                "history, proof=stated, uid=str(metadata.get('uid') or ''))"
+            ),
+        )
+    },
+    "T4: a place that another pod took is evidence against the template": {
+        "gitops_ds.rollouts.symptoms": (
+            "if not found or any(",
+            "if not pod.bound or not found or any(",
+        )
+    },
     "R13: a canary that is lost takes no other node": {
         "gitops_ds.rollouts.staged_nodes": ("return frozenset(lost)", "return frozenset()")
     },
@@ -244,6 +276,10 @@ SOONEST = {
     "the pods of a node that is gone hold back every update": 19,
     "R8": 121,
     "R9": 81,
+    "T4": 59,
+    "T1": 87,
+    "T2": 7,
+    "T3": 3,
 }
 
 

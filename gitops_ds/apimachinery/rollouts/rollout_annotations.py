@@ -48,16 +48,15 @@ def edited(daemonset: DaemonSet) -> Iterator[str]:
     """The annotations for the rollout of a DaemonSet with a policy that another writer changed or
     removed.
 
-    The deployer always states what is proven, and removes a target only in the write that states
-    that its rollout is complete.
+    The deployer always states what is proven and the phase, and removes a target only in the write
+    that states that its rollout is complete.
     """
     annotations = daemonset.annotations
     yield from foreign(daemonset.raw, names.READ_BY_ROLLOUTS)
     if names.PROVEN not in annotations:
         yield names.PROVEN
-    is_complete = annotations.get(names.PHASE, names.COMPLETE) == names.COMPLETE
-    if names.TARGET not in annotations and not is_complete:
-        yield names.TARGET
+    if names.TARGET not in annotations and annotations.get(names.PHASE) != names.COMPLETE:
+        yield names.TARGET if names.PHASE in annotations else names.PHASE
 
 
 def approvals(known: Iterable[Revision], target: RolloutTarget) -> tuple[StageApproval, ...]:
