@@ -23,12 +23,15 @@ class Planned(Event, frozen=True):
 
 
 class Applied(Event, frozen=True):
-    """A written object; `warnings` are the API server's."""
+    """A written object; `warnings` are the API server's. `commit` is that of the object: of a
+    DaemonSet the one that gave its template, empty if it has none.
+    """
 
     definition = EventDefinition("Applied", Level.INFO, Tone.GOOD, metric="gitopsds_applied")
 
     change: Change
     warnings: tuple[str, ...] = ()
+    commit: str = ""
 
     @property
     def about(self) -> Key | None:
