@@ -103,9 +103,9 @@ class Agent(msgspec.Struct, frozen=True):
         """
         if is_copy(self.seen):  # the built-in controller copies the annotations to revisions
             return ""
-        given = self.state.commits.get(self.key)
-        if given is not None:
-            return given.get(proofs.identity(revision.template), "")
+        by_content = self.state.commits.get(self.key)
+        if by_content is not None:
+            return by_content.get(proofs.identity(revision.template), "")
         commits: Mapping[int, CommitId] = self.state.revisions.get(self.key, {})
         annotations = revisions.annotations_of(revision)
         return commits.get(revision.number) or str(annotations.get(names.COMMIT) or "")
@@ -339,9 +339,9 @@ def commit_of(agent: Agent) -> str:
 
 def is_foreign(agent: Agent) -> bool:
     """Whether the DaemonSet has a template that no commit gave it, by an edit in the cluster."""
-    given = agent.state.commits.get(agent.key)
+    commits = agent.state.commits.get(agent.key)
     template = agent.seen.daemonset.template
-    return given is not None and bool(template) and proofs.identity(template) not in given
+    return commits is not None and bool(template) and proofs.identity(template) not in commits
 
 
 def as_json(agent: Agent) -> dict[str, Any]:

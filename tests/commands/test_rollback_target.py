@@ -97,7 +97,7 @@ async def roll_back(
     return await rollback.roll_back_in(repository, named, seen, options)
 
 
-def test_a_rollback_says_what_it_restores(tmp_path: Path) -> None:
+def test_a_rollback_states_what_it_restores(tmp_path: Path) -> None:
     async def script(upstream: Upstream, repository: Repository) -> None:
         commits = [upstream.commit(files(tag), f"Agent {tag}") for tag in (1, 2)]
         done = await roll_back(repository, agent(*commits))

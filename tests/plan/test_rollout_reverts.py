@@ -133,9 +133,9 @@ def test_a_revert_is_judged_by_what_it_renders_to(
     found = rollout_reverts.effect(halted(), plan, history, renders(**templates), {BESIDE: proven})
     assert found == expected
     assert bool(found.concern) == bool(expected.proven or expected.foreign)
-    said = rollout_reverts.taken_back(halted(), plan, history, found)
-    assert said.startswith('it takes back 000000000000 "change" by Ada <ada@example.com>')
-    assert ("DaemonSet default/beside" in said) == (expected != RevertEffect())
+    text = rollout_reverts.taken_back(halted(), plan, history, found)
+    assert text.startswith('it takes back 000000000000 "change" by Ada <ada@example.com>')
+    assert ("DaemonSet default/beside" in text) == (expected != RevertEffect())
 
 
 def test_the_message_has_the_evidence_and_the_trailers() -> None:

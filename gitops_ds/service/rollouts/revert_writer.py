@@ -83,8 +83,8 @@ class _ForAPerson(errors.Refused):
 
 
 class BuiltRevert(msgspec.Struct, frozen=True):
-    """A revert commit, unpushed: why a person must decide, empty if nobody must, and what it takes
-    back.
+    """A revert commit, unpushed: why a person must decide, empty if it may be pushed, and what it
+    takes back.
     """
 
     commit: CommitId
@@ -168,7 +168,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
             built.append(await self._build(halted, tip))
             if built[-1].concern:
                 raise _ForAPerson(
-                    f"the revert needs a decision: {built[-1].concern}. Revert by hand, or set "
+                    f"the revert needs a decision: {built[-1].concern}. Revert manually, or set "
                     "repository.forge for a pull request"
                 )
             return built[-1].commit
@@ -191,19 +191,19 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         commit = built.commit
         branch = f"gitops-ds/revert-{short(halted.commit)}-{halted.daemonset.name}"
         about = (context.clock(), halted.daemonset, halted.uid, halted.commit)
-        said = ". ".join(filter(None, (built.taken_back, built.concern)))
+        effect = ". ".join(filter(None, (built.taken_back, built.concern)))
         try:
             await repository.push(commit, branch, None)
         except errors.PushRejected:
             await self._require_same(commit, tip, branch)
             if halted.identity not in self._pushed:
-                return RevertProposed(*about, branch, "", said)
+                return RevertProposed(*about, branch, "", effect)
         self._pushed.add(halted.identity)
         info = await repository.info(commit)
-        text = rollout_reverts.quoted(f"{rollout_reverts.reason(halted)}\n\n{said}")
+        text = rollout_reverts.quoted(f"{rollout_reverts.reason(halted)}\n\n{effect}")
         async with Forge(forge, PATIENCE, f"gitops-ds/{__version__}") as there:
             url = await there.open(NewPullRequest(branch, target, info.subject, text))
-        return RevertProposed(*about, branch, url, said)
+        return RevertProposed(*about, branch, url, effect)
 
     async def _require_same(self, commit: CommitId, tip: CommitId, branch: str) -> None:
         """Raises Refused if the existing branch has other changes than the revert: it may be of
