@@ -116,10 +116,10 @@ class CommitTracker:
         match event:
             case NewCommit(commit=commit):
                 self._progress_of(commit)
-            case Applied(change=change, commit=commit) if (
+            case Applied(change=change, gave=gave) if (
                 change.key.is_daemonset and change.operation is not Operation.DELETE
             ):
-                self._written[change.key] = commit
+                self._written[change.key] = gave
             case CommitRejected(commit=str(commit), findings=findings):
                 self._block(commit, failure=f"not applied: {report.line_of(findings[0])}")
             case VerificationFailed(commit=commit, message=message):
