@@ -59,10 +59,11 @@ def test_a_halted_rollout_of_the_template_in_git_is_found() -> None:
             commit=CommitId("c2"),
             since="c1",
             template=Digest(git_template.digest(manifest("2"))),
-            files=FILES,
+            files=applied_rollouts.deciding_files(manifest("2"), one),
             halt=HALT,
             revert=Revert(how="pull-request"),
             cluster="main",
+            own=FILES,
         )
     ]
     (found,) = applied_rollouts.halted(one, live(None, halted), RECORDED)

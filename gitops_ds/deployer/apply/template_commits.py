@@ -21,12 +21,14 @@ from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.plan import object_owner
 from gitops_ds.plan.rollouts import git_template
 
+MOST = 30  # templates of one DaemonSet, beside those of its revisions
+
 Commits = Mapping[str, CommitId]
 
 
 def after(prepared: PreparedPlan, outcome: ApplyOutcome, gone: Set[Key]) -> Mapping[Key, Commits]:
-    """The commit of each known template, by the identity of the template. Templates of deleted
-    revisions are forgotten.
+    """The commit of each known template, by the identity of the template. If a DaemonSet has too
+    many, those of deleted revisions are forgotten.
     """
     live, before = prepared.inputs.live, _before(prepared)
     found = {key: dict(commits) for key, commits in before.items() if key not in gone}
@@ -35,8 +37,10 @@ def after(prepared: PreparedPlan, outcome: ApplyOutcome, gone: Set[Key]) -> Mapp
         key, manifest = change.key, change.manifest
         if not key.is_daemonset or manifest is None or change.operation is Operation.DELETE:
             continue
-        kept = _identities(live, key)
-        commits = {one: commit for one, commit in found.get(key, {}).items() if one in kept}
+        commits = found.get(key, {})
+        if len(commits) > MOST:
+            kept = _identities(live, key)
+            commits = {one: commit for one, commit in commits.items() if one in kept}
         if manifest.agent in prepared.bundle.rollouts:
             commits |= dict(_of_history(prepared.histories.get(key, TemplateHistory())))
         elif (template := _given(live, manifest, written.get(key))) is not None:
