@@ -69,6 +69,8 @@ async def rollback(args: RollbackArgs) -> int:
         raise click.UsageError("--to-revision and --to-commit exclude each other")
     if args.wait and not args.push:
         raise click.UsageError("--wait requires --push")
+    import msgspec
+
     from gitops_ds import errors
     from gitops_ds.commands.commits import git_commit
     from gitops_ds.commands.commits import rollback as commands_rollback
@@ -89,8 +91,15 @@ async def rollback(args: RollbackArgs) -> int:
     )
     done = await commands_rollback.roll_back(named, agent, request)
     way = done.way
+    options.say(f"{agent.key} goes back to {done.restored}", quiet=args.quiet)
     commit_options.show(
-        args, "Rollback", done.proposed, named.display, reverts=way.reverts, restores=way.restores
+        args,
+        "Rollback",
+        done.proposed,
+        named.display,
+        reverts=way.reverts,
+        restores=way.restores,
+        restored=msgspec.to_builtins(done.restored),
     )
     if args.wait:
         if done.proposed.pull_request:

@@ -204,9 +204,8 @@ async def hold(args: HoldArgs) -> int:
         from gitops_ds.commands import service_requests
 
         body = await service_requests.hold(cluster, where, target.id, commit)
-        agents = await service_requests.hold_rollouts(cluster, target.id, commit, time.time())
-        rollouts = f", and its rollout of {', '.join(map(str, agents))}" if agents else ""
-        return body, f"{target.id}: commit {short(commit)} is on hold{rollouts}"
+        rollouts = await service_requests.hold_rollouts(cluster, target.id, commit, time.time())
+        return body, f"{target.id}: commit {short(commit)} is on hold{rollouts.words}"
 
     await ask(args, work)
     return 0

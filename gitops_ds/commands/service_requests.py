@@ -28,7 +28,15 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, ClusterReader, PatchType, Selection
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, Body, Key, key_of
+from gitops_ds.model.objects import (
+    CONFIG_MAP,
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    Body,
+    Key,
+    key_of,
+    short,
+)
 from gitops_ds.model.rollouts.proven_templates import HaltedTemplate
 from gitops_ds.model.sources.source_status import Condition
 from gitops_ds.model.values import replace
@@ -190,17 +198,17 @@ async def suspend_agent(
     cluster: Cluster, name: str, namespace: str, *, suspended: bool
 ) -> Suspension:
     """Suspends one DaemonSet, or resumes it. Raises Refused if a commit suspended it."""
-    short = name.rpartition("/")[2]
+    plain = name.rpartition("/")[2]
     listed = (await cluster.list(DAEMONSET)).items
-    matches = [body for body in listed if _is_meant(body, short, namespace)]
+    matches = [body for body in listed if _is_meant(body, plain, namespace)]
     if not matches:
         inside = {key.name for key in map(key_of, listed) if namespace in ("", key.namespace)}
-        near = difflib.get_close_matches(short, inside, 1)
+        near = difflib.get_close_matches(plain, inside, 1)
         hint = f"did you mean {near[0]}?" if near else "`gitops-ds get` lists them"
-        raise errors.NoMatch(f'daemonsets.apps "{short}" not found: {hint}')
+        raise errors.NoMatch(f'daemonsets.apps "{plain}" not found: {hint}')
     if len(matches) > 1:
         spaces = ", ".join(key_of(body).namespace for body in matches)
-        raise errors.UsageError(f"{short} is in the namespaces {spaces}: choose one with -n")
+        raise errors.UsageError(f"{plain} is in the namespaces {spaces}: choose one with -n")
     body, key = matches[0], key_of(matches[0])
     if not suspended and field_managers.is_from_git(body, names.SUSPEND):
         raise errors.Refused(
@@ -287,16 +295,35 @@ def _annotations(body: Body) -> Mapping[str, str]:
     return (body.get("metadata") or {}).get("annotations") or {}
 
 
-async def hold_rollouts(cluster: Cluster, owner: str, commit: str, now: float) -> tuple[Key, ...]:
-    """Holds the rollouts of a commit, and returns their DaemonSets; none if the account may not
-    list them.
+class HeldRollouts(msgspec.Struct, frozen=True):
+    """The DaemonSets whose rollouts are on hold now, and the commits of the other rollouts in
+    progress.
+    """
+
+    held: tuple[Key, ...] = ()
+    others: Mapping[Key, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """The end of the message of `hold`."""
+        if self.held:
+            return f", and its rollout of {', '.join(map(str, self.held))}"
+        if not self.others:
+            return ""
+        some = ", ".join(f"{key} of {short(one)}" for key, one in self.others.items())
+        return f"; no rollout in progress is of this commit: hold one of these ({some})"
+
+
+async def hold_rollouts(cluster: Cluster, owner: str, commit: str, now: float) -> HeldRollouts:
+    """Holds the rollouts of the templates that a commit gave, also together with others; none if
+    the account may not list them.
 
     `owner` is the id of the objects' owner, `now` in seconds since 1970. Raises ClusterError.
     """
     try:
         daemonsets = (await cluster.list(DAEMONSET)).items
     except errors.Forbidden:
-        return ()
+        return HeldRollouts()
     rolling = {
         key_of(body): body
         for body in daemonsets
@@ -304,32 +331,36 @@ async def hold_rollouts(cluster: Cluster, owner: str, commit: str, now: float) -
         and names.TARGET in (body["metadata"].get("annotations") or {})
     }
     if not rolling:
-        return ()
+        return HeldRollouts()
     listed = await cluster.list(CONTROLLER_REVISION, Selection(labels=names.ROLLOUT))
     own_revisions = [one for one in map(revisions.revision_of, listed.items) if one is not None]
-    held = []
+    held, others_rolling = list[Key](), dict[Key, str]()
     for key, body in rolling.items():
         annotations = body["metadata"]["annotations"]
         target = next((one for one in own_revisions if _is_target(one, key, annotations)), None)
-        if target is None or not _commit(target).startswith(commit):
+        commits = target_revisions.commits_of(target) if target is not None else ()
+        if target is None or not any(one.startswith(commit) for one in commits):
+            others_rolling |= {key: commits[0]} if commits else {}
             continue
         hash = revisions.labels_of(target).get(names.ROLLOUT, "")
         others = (one for one in halted_templates.parse(annotations) if one.hash != hash)
-        kept = (HaltedTemplate(hash, _commit(target), now, halted_templates.ON_HOLD), *others)
+        on_hold = HaltedTemplate(
+            hash,
+            commits[0],
+            now,
+            halted_templates.ON_HOLD,
+            commits=commits if len(commits) > 1 else (),
+        )
+        kept = (on_hold, *others)
         patch = {"metadata": {"annotations": {names.HALTED: halted_templates.encoded(kept)}}}
         await cluster.patch(DAEMONSET, key.namespace, key.name, patch, type=PatchType.MERGE)
         held.append(key)
-    return tuple(held)
+    return HeldRollouts(tuple(held), others_rolling)
 
 
 def _is_target(revision: Revision, key: Key, annotations: dict[str, str]) -> bool:
     namespace = str((revision.raw.get("metadata") or {}).get("namespace") or "")
     return (namespace, revision.name) == (key.namespace, annotations.get(names.TARGET))
-
-
-def _commit(target: Revision) -> str:
-    annotations = revisions.annotations_of(target)
-    return str(annotations.get(names.COMMIT) or "")
 
 
 async def release_rollouts(cluster: Cluster, owner: str, commit: str) -> tuple[Key, ...]:
@@ -371,7 +402,9 @@ async def _release_rollout(
     own = [one for one in targets if (it := target_revisions.daemonset_of(one)) and it.uid == uid]
     hashes = halted_templates.named(_annotations(body), commit)
     hashes |= {
-        _hash(one) for one in own if _annotations(one.raw).get(names.COMMIT, "").startswith(commit)
+        _hash(one)
+        for one in own
+        if any(known.startswith(commit) for known in target_revisions.commits_of(one))
     }
     hashes_now = {one.hash for one in halted_templates.parse(_annotations(body))}
     if not hashes & hashes_now:

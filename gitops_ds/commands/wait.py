@@ -247,7 +247,7 @@ class _Wait(msgspec.Struct):
 
     async def _missing(self, fleet: tuple[Agent, ...]) -> str:
         """Why the DaemonSet is not at the commit; empty if the commit, or one that contains it, was
-        applied.
+        applied. A template of an edit in the cluster is at no commit.
         """
         try:
             agent = self._agent(fleet)
@@ -257,6 +257,8 @@ class _Wait(msgspec.Struct):
         carries = agent.seen.daemonset.annotations.get(names.COMMIT, "")
         state = await state_store.load(self.cluster, self.state_namespace, owner) if owner else None
         applied = state.last_good if state else None
+        if state is not None and agents.is_foreign(replace(agent, state=state)):
+            return f"{agent.key} has a template that no commit gave: it was edited in the cluster"
         if carries.startswith(commit) or (applied and applied.startswith(commit)):
             return ""
         if applied and await self.includes.has(applied):

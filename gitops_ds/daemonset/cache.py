@@ -12,7 +12,6 @@ from typing import Any
 from gitops_ds.apimachinery import (
     daemonsets,
     foreign_bodies,
-    label_selector,
     node_eligibility,
     nodes,
     pods,
@@ -20,6 +19,7 @@ from gitops_ds.apimachinery import (
 )
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.daemonset import claims
 from gitops_ds.daemonset.indexes import (
     BusyNodes,
     Owned,
@@ -276,7 +276,7 @@ class Cache:
         """Whether the DaemonSet owns the revision, or selects it as an orphan."""
         owner, namespace = scope_of_revision(revision)
         return owner == daemonset.uid or (
-            not owner and _selects(daemonset, namespace, revisions.labels_of(revision))
+            not owner and claims.selects(daemonset, namespace, revisions.labels_of(revision))
         )
 
     def _candidate_pods(self, daemonset: DaemonSet) -> list[Pod]:
@@ -288,7 +288,7 @@ class Cache:
             pod
             for pod in candidates
             if (
-                _selects(daemonset, pod.namespace, pod.labels)
+                claims.selects(daemonset, pod.namespace, pod.labels)
                 if pod.owner is None
                 else pod.owner.uid == daemonset.uid
             )
@@ -429,7 +429,7 @@ class Cache:
         return {
             daemonset.key
             for daemonset in self._daemonsets.values()
-            if _selects(daemonset, namespace, labels)
+            if claims.selects(daemonset, namespace, labels)
         }
 
     def _owners(self, owner: Owner | None, namespace: str) -> set[Key]:
@@ -444,12 +444,3 @@ class Cache:
         is_owned = pod.node in self._nodes and self._owners(pod.owner, pod.namespace)
         if is_owned and pod.owner is not None:
             self._memories.note_vanished(pod.owner.uid, pod.node, pod.uid)
-
-
-def _selects(daemonset: DaemonSet, namespace: str, labels: Mapping[str, str]) -> bool:
-    selector = daemonset.selector
-    return (
-        selector is not None
-        and namespace == daemonset.key.namespace
-        and label_selector.all_match(selector, labels)
-    )

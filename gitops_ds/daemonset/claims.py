@@ -105,3 +105,13 @@ def _take(
         return False
     actions.append(Adopt(key, it.uid, "it has no owner, and the selector matches it"))
     return False
+
+
+def selects(daemonset: DaemonSet, namespace: str, labels: Mapping[str, str]) -> bool:
+    """Whether the selector of a DaemonSet matches labels in this namespace."""
+    selector = daemonset.selector
+    return (
+        selector is not None
+        and namespace == daemonset.key.namespace
+        and label_selector.all_match(selector, labels)
+    )

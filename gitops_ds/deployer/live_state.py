@@ -29,6 +29,7 @@ from gitops_ds.model.objects import (
     digest_of,
     key_of,
 )
+from gitops_ds.model.rollouts.template_cause import TemplateCause
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.sources.source_tree import CommitInfo
@@ -40,13 +41,15 @@ AT_ONCE = 16
 
 class LocatedBundle(msgspec.Struct, frozen=True):
     """A bundle with its namespaces, the resource of each object of it and of the inventory, and the
-    refusals of objects without one. `commit` is the commit that it was rendered from.
+    refusals of objects without one. `commit` is the commit that it was rendered from, `causes` are
+    the records of the commits that gave templates, as far as they were found.
     """
 
     bundle: Bundle
     resources: Mapping[Key, Resource]
     refusals: tuple[Skipped, ...] = ()
     commit: CommitInfo | None = None
+    causes: Mapping[Key, TemplateCause] = msgspec.field(default_factory=dict)
 
 
 async def locate(

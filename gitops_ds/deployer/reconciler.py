@@ -33,6 +33,7 @@ from gitops_ds.deployer.requests import Requests, pushed_commit
 from gitops_ds.deployer.revision_selector import RevisionSelector, RevisionSource, SelectedRevision
 from gitops_ds.deployer.source_requests import TipAnswer, TipLookup
 from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.deployer.template_causes import CauseFinder
 from gitops_ds.deployer.watch_cache import WatchCache
 from gitops_ds.model.deployer_state import DeployerState, Steering
 from gitops_ds.model.events.base import Event
@@ -81,6 +82,7 @@ class Reconciler:
         self._clock = schedule.clock
         source = source_requests.observed(source, emit, schedule.clock)
         self._selector = RevisionSelector(source, emit, schedule.clock)
+        self._causes = CauseFinder(source.commits)
         self._reports = DeduplicatingEmitter(emit, schedule.clock)
         self._lookup = TipLookup(source.tip, self.request_now, always=source.watched)
         self._supervisor = Supervisor(emit.always, schedule.clock)
@@ -330,7 +332,8 @@ class Reconciler:
             histories = draft.histories
             halts = applied_rollouts.halted(draft.bundle, draft.inputs.live, histories)
             waiting = applied_rollouts.waiting(draft.bundle, draft.inputs.live, histories)
-            self.applied = AppliedRollouts(snapshot.commit.id, tuple(halts), tuple(waiting))
+            proven = applied_rollouts.proven(draft.state.templates, histories)
+            self.applied = AppliedRollouts(snapshot.commit.id, tuple(halts), tuple(waiting), proven)
         done = await self._apply(draft, options, steering, tip)
         due = plan_execution.next_comparison(done.state, options, self._clock())
         self._schedule.feed(
@@ -376,6 +379,7 @@ class Reconciler:
         """The plan, from the objects in the watch cache; deferred objects are not read."""
         live, refused = await self._read(located, options.deferred)
         options = replace(options, deferred={**refused, **options.deferred})
+        located = replace(located, causes=await self._causes.of(located, stored, live))
         return await prepared_plan.draft_located(
             self.target, located, options, state=stored, live=live
         )

@@ -31,6 +31,7 @@ from gitops_ds.model.deployer_state import DeployerState, Generation, KnownDrift
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, CommitId, Digest, Key
 from gitops_ds.model.required_agents import AgentRecord
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
+from gitops_ds.model.rollouts.template_cause import TemplateCause
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
 
@@ -230,6 +231,14 @@ def show(state: DeployerState) -> dict[str, Any]:
             f"{key.namespace}/{key.name}": msgspec.to_builtins(history)
             for key, history in sorted(state.templates.items())
         },
+        "causes": {
+            f"{key.namespace}/{key.name}": msgspec.to_builtins(cause)
+            for key, cause in sorted(state.causes.items())
+        },
+        "commits": {
+            f"{key.namespace}/{key.name}": dict(sorted(commits.items()))
+            for key, commits in sorted(state.commits.items())
+        },
         **({} if state.required is None else {"required": _required(state.required)}),
     }
 
@@ -275,6 +284,14 @@ def _parse(stored: Mapping[str, Any], version: str) -> DeployerState:
         templates={
             _daemonset(name): msgspec.convert(history, TemplateHistory)
             for name, history in stored.get("templates", {}).items()
+        },
+        causes={
+            _daemonset(name): msgspec.convert(cause, TemplateCause)
+            for name, cause in stored.get("causes", {}).items()
+        },
+        commits={
+            _daemonset(name): {one: CommitId(commit) for one, commit in commits.items()}
+            for name, commits in stored.get("commits", {}).items()
         },
         required=None
         if "required" not in stored

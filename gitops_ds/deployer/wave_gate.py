@@ -64,7 +64,12 @@ class EarlierContent:
         """
         if state.last_good is None:
             return False
-        among = frozenset(one for kept in state.revisions.values() for one in kept.values())
+        among = frozenset(
+            commit
+            for kept in (state.commits, state.revisions)
+            for commits in kept.values()
+            for commit in commits.values()
+        )
         last = self._last
         if last is None or (last.tip, last.since, last.among) != (tip, state.last_good, among):
             is_earlier = False

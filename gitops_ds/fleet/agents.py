@@ -13,6 +13,7 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import request_costs, revisions, timestamps
+from gitops_ds.apimachinery.rollouts import proofs
 from gitops_ds.daemonset import cache, competing_controller
 from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.fleet import agent_healths, health, staged_rollouts
@@ -97,9 +98,14 @@ class Agent(msgspec.Struct, frozen=True):
         return revision and replace(revision, hash=rollout.target.hash, number=number)
 
     def commit_of(self, revision: Revision) -> str:
-        """The commit of a revision; of a template that is used again, the last commit with it."""
+        """The commit that gave a revision its template, the last one if several did. Empty for a
+        template that no commit has.
+        """
         if is_copy(self.seen):  # the built-in controller copies the annotations to revisions
             return ""
+        by_content = self.state.commits.get(self.key)
+        if by_content is not None:
+            return by_content.get(proofs.identity(revision.template), "")
         commits: Mapping[int, CommitId] = self.state.revisions.get(self.key, {})
         annotations = revisions.annotations_of(revision)
         return commits.get(revision.number) or str(annotations.get(names.COMMIT) or "")
@@ -323,10 +329,19 @@ def changed_since(agent: Agent) -> bool:
 
 
 def commit_of(agent: Agent) -> str:
-    """The commit of its spec; empty after another client wrote the spec, and for a copy."""
-    if changed_since(agent) or is_copy(agent.seen):
+    """The commit that gave its template; empty for a template that no commit has, and for a
+    copy.
+    """
+    if changed_since(agent) or is_copy(agent.seen) or is_foreign(agent):
         return ""
     return agent.seen.daemonset.annotations.get(names.COMMIT, "")
+
+
+def is_foreign(agent: Agent) -> bool:
+    """Whether the DaemonSet has a template that no commit gave it, by an edit in the cluster."""
+    commits = agent.state.commits.get(agent.key)
+    template = agent.seen.daemonset.template
+    return commits is not None and bool(template) and proofs.identity(template) not in commits
 
 
 def as_json(agent: Agent) -> dict[str, Any]:

@@ -352,7 +352,7 @@ def _same(one: Agent | None, other: Agent | None) -> bool:
 def _marks(agent: Agent) -> object:
     seen, state = agent.seen, agent.state
     of_agent = (
-        state.revisions.get(agent.key),
+        state.commits.get(agent.key),
         state.drift.get(agent.key),
         state.generations.get(agent.key),
     )

@@ -14,6 +14,7 @@ from gitops_ds.git.commit_writer import Signature
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.halted_rollout import BranchCommit, FileChange
 from gitops_ds.model.rollouts.staged_rollout import TRAILER
+from gitops_ds.model.sources.source_tree import CommitInfo
 
 MOST = 100  # commits with the trailer, the newest
 _FORMAT = f"%H%x1f%(trailers:key={TRAILER},valueonly,unfold,separator=%x1f)"
@@ -147,6 +148,23 @@ def branch_commits(
     bare: BareRepository, since: CommitId, until: CommitId, limit: int
 ) -> tuple[BranchCommit, ...]:
     """The commits reachable from `until` but not from `since`, newest first, at most `limit`."""
+    return _with_changes(bare, object_reader.log(bare, since, until, limit))
+
+
+def line(
+    bare: BareRepository, since: CommitId, until: CommitId, limit: int
+) -> tuple[BranchCommit, ...]:
+    """As `branch_commits`, of the branch itself: the first parents of `until`. A merge has all
+    changes that it brings.
+    """
+    for commit in (since, until):
+        object_reader.info(bare, commit)
+    words = ("rev-list", "--first-parent", f"--max-count={limit}", f"{since}..{until}")
+    ids = map(CommitId, bare.run(*words).text.split())
+    return _with_changes(bare, [object_reader.info(bare, id) for id in ids])
+
+
+def _with_changes(bare: BareRepository, commits: Iterable[CommitInfo]) -> tuple[BranchCommit, ...]:
     return tuple(
         BranchCommit(
             one,
@@ -154,7 +172,7 @@ def branch_commits(
             # every file of a first commit
             _changes(bare, *((one.parents[0], one.id) if one.parents else ("--root", one.id))),
         )
-        for one in object_reader.log(bare, since, until, limit)
+        for one in commits
     )
 
 

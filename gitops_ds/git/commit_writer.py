@@ -64,28 +64,39 @@ class CommitReason(msgspec.Struct, frozen=True):
 
 
 def revert(
-    bare: BareRepository, tip: CommitId, commits: Sequence[CommitId], why: CommitReason
+    bare: BareRepository,
+    tip: CommitId,
+    commits: Mapping[CommitId, Sequence[str] | None],
+    why: CommitReason,
 ) -> CommitId:
     """One revert commit on the tip for each of the commits, in the given order (usually newest
-    first).
+    first): of its changes of the given files, None for all.
 
     The three-way merge of `git revert`: base the commit, ours the tip, theirs its first parent.
     Raises Refused if files conflict (with their names), if a commit is not in the tip's history, or
     if nothing would change.
     """
-    for commit in commits:
+    for commit, files in commits.items():
         if not object_reader.is_ancestor(bare, commit, tip):
             raise errors.Refused(
                 f"the commit {short(commit)} is not in the history of {short(tip)}, so it can't be "
                 "reverted there"
             )
-        tip = _revert(bare, tip, commit, why)
+        tip = _revert(bare, tip, commit, files, why)
     return tip
 
 
-def _revert(bare: BareRepository, tip: CommitId, commit: CommitId, why: CommitReason) -> CommitId:
+def _revert(
+    bare: BareRepository,
+    tip: CommitId,
+    commit: CommitId,
+    files: Sequence[str] | None,
+    why: CommitReason,
+) -> CommitId:
     commit_info = object_reader.info(bare, commit)
     before = f"{commit_info.parents[0]}^{{tree}}" if commit_info.parents else _empty_tree(bare)
+    if files is not None:
+        before = _with_files(bare, commit, before, files)
     merged = _merge(bare, base=f"{commit}^{{tree}}", ours=f"{tip}^{{tree}}", theirs=before, why=why)
     if isinstance(merged, list):
         names = ", ".join(merged)
@@ -99,9 +110,25 @@ def _revert(bare: BareRepository, tip: CommitId, commit: CommitId, why: CommitRe
             f"reverting {short(commit)} ({commit_info.subject}) changes nothing: it is already "
             "reverted"
         )
-    subject = f'Revert "{commit_info.subject}"'
-    message = f"{subject}\n\n{_reason(why)}This reverts commit {commit}.{why.ending}\n"
+    subject, what = f'Revert "{commit_info.subject}"', f"This reverts commit {commit}."
+    if files is not None:
+        subject = f'Revert a part of "{commit_info.subject}"'
+        what = "\n".join(
+            (f"This reverts the changes of commit {commit} in", "", *(f"- {one}" for one in files))
+        )
+        what += "\n\nIts other changes stay."
+    message = f"{subject}\n\n{_reason(why)}{what}{why.ending}\n"
     return _commit(bare, merged, tip, message, why.by)
+
+
+def _with_files(bare: BareRepository, commit: CommitId, before: str, files: Sequence[str]) -> str:
+    """The tree of the commit with these files as in the tree `before`."""
+    changes: dict[bytes, tuple[str, str] | None] = {}
+    for file in files:
+        name = _file_name(file)
+        changes |= dict.fromkeys((e.name for e in _entries(bare, commit, name)), None)
+        changes |= {e.name: (e.mode, e.id) for e in _entries(bare, before, name)}
+    return _changed_tree(bare, commit, changes)
 
 
 def _reason(why: CommitReason) -> str:
@@ -208,7 +235,7 @@ def _file_name(path: str) -> str:
     return path
 
 
-def _entries(bare: BareRepository, commit: CommitId, name: str) -> list[tree.TreeEntry]:
+def _entries(bare: BareRepository, commit: str, name: str) -> list[tree.TreeEntry]:
     words = ("ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", commit, name)
     return list(tree.entries([bare.run(*words).stdout]))
 

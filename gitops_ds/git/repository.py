@@ -159,6 +159,14 @@ class Repository:
         """As `log`, with the message and the changed files of each commit."""
         return await self._run(branch_history.branch_commits, since, until, limit)
 
+    async def line(
+        self, since: CommitId, until: CommitId, limit: int = 1000
+    ) -> tuple[BranchCommit, ...]:
+        """As `branch_commits`, of the branch itself: only first parents. Raises RevisionUnknown for
+        a commit that was not fetched.
+        """
+        return await self._run(branch_history.line, since, until, limit)
+
     async def earlier_files(
         self, since: CommitId, tip: CommitId, among: Collection[CommitId], path: str
     ) -> CommitId | None:
@@ -202,9 +210,14 @@ class Repository:
         return await self._run(object_reader.show, commit)
 
     async def revert(
-        self, tip: CommitId, commits: Sequence[CommitId], why: CommitReason
+        self,
+        tip: CommitId,
+        commits: Mapping[CommitId, Sequence[str] | None],
+        why: CommitReason,
     ) -> CommitId:
-        """A revert commit on the tip for each of the commits, in that order; the id of the last."""
+        """A revert commit on the tip for each of the commits, in that order, of its changes of the
+        given files (None: all); the id of the last.
+        """
         return await self._run(commit_writer.revert, tip, commits, why)
 
     async def restore(

@@ -11,6 +11,7 @@ import msgspec
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.required_agents import AgentRecord
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
+from gitops_ds.model.rollouts.template_cause import TemplateCause
 from gitops_ds.model.skip_reasons import DriftPolicy
 
 TEMPLATES = "templates in the cluster"  # the repository in the state of their deployer
@@ -70,6 +71,8 @@ class DeployerState(msgspec.Struct, frozen=True):
     kept: frozenset[Key] = frozenset()
     generations: Mapping[Key, Generation] = msgspec.field(default_factory=dict)
     templates: Mapping[Key, TemplateHistory] = msgspec.field(default_factory=dict)
+    causes: Mapping[Key, TemplateCause] = msgspec.field(default_factory=dict)
+    commits: Mapping[Key, Mapping[str, CommitId]] = msgspec.field(default_factory=dict)
     required: Mapping[Key, AgentRecord] | None = msgspec.field(default_factory=dict)
     version: str = ""
 

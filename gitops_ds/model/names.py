@@ -53,6 +53,8 @@ UPDATE_STRATEGY = f"{DOMAIN}/update-strategy"
 HALTED = f"{DOMAIN}/halted"
 # on a target revision: the last applied commit without its template
 SINCE = f"{DOMAIN}/since"
+# on a target revision: the commits that turned the template before into its one, if several
+COMMITS = f"{DOMAIN}/commits"
 # on a target revision: the controller's record of the rollout
 ROLLOUT_RECORD = f"{DOMAIN}/rollout-record"
 # on a DaemonSet with a policy: the proof of its template in force, as JSON
@@ -68,7 +70,10 @@ PROVEN_REVISION = f"{DOMAIN}/proven-revision"
 TEMPLATE_DIGEST = f"{DOMAIN}/template-digest"
 # Statements about a ControllerRevision, which are never copied from its DaemonSet.
 OF_REVISIONS = frozenset(
-    (APPROVE, APPROVALS, APPROVERS, SINCE, ROLLOUT_RECORD, PROOF, PROVEN_REVISION, TEMPLATE_DIGEST)
+    (
+        *(APPROVE, APPROVALS, APPROVERS, SINCE, COMMITS),
+        *(ROLLOUT_RECORD, PROOF, PROVEN_REVISION, TEMPLATE_DIGEST),
+    )
 )
 ROLLOUT = f"{DOMAIN}/rollout"  # label on the pods of a target revision: its hash
 # on a pod of a target revision: when the earlier pod of its node ends at the latest

@@ -6,13 +6,13 @@ Service, replicators those of a Secret), and so does `kubectl get -o yaml | sed 
 The annotation `gitops-ds.io/tracking-id` identifies the object that it was written to, like that of
 Argo CD: https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/
 
-They are never in the pod template, which would restart pods. The commit changes only with the
-object: a commit that changes only other files causes no write.
+They are never in the pod template, which would restart pods. The commit of a DaemonSet is the one
+that gave its template: a commit that changes only other files causes no write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from enum import Enum
 from typing import Any
 
@@ -21,6 +21,7 @@ import msgspec
 from gitops_ds.apimachinery import defaults
 from gitops_ds.model import names
 from gitops_ds.model.objects import Body, Key, annotations_of, labels_of
+from gitops_ds.model.rollouts.template_cause import TemplateCause
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.values import replace
 from gitops_ds.plan import field_managers
@@ -112,7 +113,8 @@ def labelled(live: Body, owner: str) -> bool:
 class Stamp(msgspec.Struct, frozen=True):
     """The metadata of the applied commit; `repository` has no credentials, `owner` is a label
     value, `uid` that of the object that a manifest comes from. `tracks`: the tracking ID of the
-    object is written.
+    object is written. `causes` are the commits that gave DaemonSets their templates, which are
+    written in place of the applied one.
     """
 
     owner: str
@@ -121,16 +123,19 @@ class Stamp(msgspec.Struct, frozen=True):
     subject: str = ""
     uid: str = ""
     tracks: bool = True
+    causes: Mapping[Key, TemplateCause] = {}
 
 
 def stamp_of(manifest: Manifest, stamp: Stamp) -> Stamp:
-    """The stamp for one manifest: a manifest from a cluster object has that object's version."""
-    holder = manifest.holder
-    return (
-        stamp
-        if holder is None
-        else replace(stamp, commit=holder.commit, subject=holder.words, uid=holder.uid)
-    )
+    """The stamp for one manifest: a DaemonSet has the commit that gave its template, a manifest
+    from a cluster object that object's version.
+    """
+    holder, cause = manifest.holder, stamp.causes.get(manifest.key)
+    if holder is not None:
+        return replace(stamp, commit=holder.commit, subject=holder.words, uid=holder.uid)
+    if cause is not None:
+        return replace(stamp, commit=cause.commit, subject=cause.subject)
+    return stamp
 
 
 def stamped(manifest: Manifest, stamp: Stamp) -> dict[str, Any]:

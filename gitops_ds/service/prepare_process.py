@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,6 +27,7 @@ from gitops_ds.deployer.templates.template_object import RenderedTemplates, Temp
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId, short
+from gitops_ds.model.rollouts.template_cause import RenderedCommit
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.model.sources.repository_limits import MIB, TOGETHER
 from gitops_ds.model.values import replace
@@ -133,23 +134,24 @@ class Preparing:
 
         Raises the errors of reading a repository, and UsageError for an unknown cluster.
         """
-        key = disk_cache.key(
-            _VERSION, job.where.url, job.path, job.cluster, job.commit, str(job.identity_only)
-        )
-        request = pickle.dumps(replace(job, where=replace(job.where, login=None)))
-        answer = await self._limited(key, _Work(_COMMITS, request, self.attempts(job)))
+        answer = await self._limited(_key(job), _Work(_COMMITS, _request(job), self.attempts(job)))
         if answer.problem:
             advice = (
                 "make the files smaller and simpler, name a smaller directory (repository.path), "
                 "or give the pod more memory"
             )
             return _rejected(job, _finding(f"commit {short(job.commit)}", answer, advice))
-        result, stretches = pickle.loads(answer.data)  # noqa: S301  our own process
-        spans.record(stretches)
-        if isinstance(result, errors.GitopsError):
-            raise result
+        result = _result(answer)
         assert isinstance(result, Prepared)
         return result
+
+    async def digests(self, job: Job) -> Mapping[CommitId, RenderedCommit]:
+        """What the commits `rendered` of a job render to, without those that can't be rendered;
+        none if they exceed the limits together. Raises SourceError.
+        """
+        answer = await self._limited(_key(job), _Work(_COMMITS, _request(job), self.attempts(job)))
+        found: Mapping[CommitId, RenderedCommit] = {} if answer.problem else _result(answer)
+        return found
 
     async def rendered(
         self, objects: Sequence[TemplateObject], chosen: TemplateSelector
@@ -232,6 +234,24 @@ class Preparing:
             if not answer.timed_out:
                 break
         return answer
+
+
+def _key(job: Job) -> str:
+    parts = (job.commit, str(job.identity_only), *job.rendered)
+    return disk_cache.key(_VERSION, job.where.url, job.path, job.cluster, *parts)
+
+
+def _request(job: Job) -> bytes:
+    return pickle.dumps(replace(job, where=replace(job.where, login=None)))
+
+
+def _result(answer: ProcessResult) -> Any:
+    """The result of a worker. Raises the error that it ended with."""
+    result, stretches = pickle.loads(answer.data)  # noqa: S301  our own process
+    spans.record(stretches)
+    if isinstance(result, errors.GitopsError):
+        raise result
+    return result
 
 
 def _finding(what: str, answer: ProcessResult, advice: str) -> Finding:

@@ -24,11 +24,14 @@ from gitops_ds.git.address import Address
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.model import progress
 from gitops_ds.model.objects import CommitId, Digest
+from gitops_ds.model.rollouts.template_cause import RenderedCommit
 from gitops_ds.model.sources.repository_limits import AllowedRenderers, RepositoryLimits
 from gitops_ds.model.sources.source_tree import CachedResults
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.plan.rollouts import git_template
+from gitops_ds.render import bundle as rendering
 from gitops_ds.sandbox import cpu_timer, limited_process
 from gitops_ds.telemetry import spans
 
@@ -40,7 +43,9 @@ class Job(msgspec.Struct, frozen=True):
     """The fetched commit to prepare, for a cluster. `clean` is `CachedResults.clean` of an earlier
     commit.
 
-    `identity_only`: without manifests, only the names of the repository and the cluster.
+    `identity_only`: without manifests, only the names of the repository and the cluster. With
+    `rendered` commits in place of the one, only their digests: of manifests and templates, also if
+    they have blocking findings.
     """
 
     where: Address
@@ -52,11 +57,12 @@ class Job(msgspec.Struct, frozen=True):
     cluster: str
     clean: Mapping[str, Set[Digest]]
     identity_only: bool = False
+    rendered: tuple[CommitId, ...] = ()
 
 
 def work(request: bytes) -> bytes:
-    """The Prepared of a Job, or the GitopsError that prevents it, and the spans of the work;
-    pickled.
+    """The Prepared of a Job, or the digests of commits, or the GitopsError that prevents it, and
+    the spans of the work; pickled.
     """
     job: Job = pickle.loads(request)  # noqa: S301  our own process
     cpu_timer.install()
@@ -66,7 +72,9 @@ def work(request: bytes) -> bytes:
     # A later process deletes files that programs leave when this one is killed.
     tempfile.tempdir = str(_scratch(job.cache))
     try:
-        result: Prepared | errors.GitopsError = _slim(_prepared(job))
+        result: Prepared | Mapping[CommitId, RenderedCommit] | errors.GitopsError = (
+            _digests(job) if job.rendered else _slim(_prepared(job))
+        )
     except errors.GitopsError as error:
         result = error
     return pickle.dumps((result, tuple(stretches)), pickle.HIGHEST_PROTOCOL)
@@ -96,6 +104,22 @@ def _prepared(job: Job) -> Prepared:
     return prepare.prepare(
         replace(expanded, cached=CachedResults(clean=job.clean)), cluster=job.cluster, advice=False
     )
+
+
+def _digests(job: Job) -> Mapping[CommitId, RenderedCommit]:
+    """What the commits render to, without those that can't be rendered at all."""
+    bare = BareRepository(job.where, job.cache, job.limits, existing=True)
+    found = {}
+    try:
+        for commit in job.rendered:
+            with contextlib.suppress(errors.GitopsError):
+                snapshot = object_reader.snapshot(bare, commit, job.path)
+                expanded = asyncio.run(open_repository.expanded(snapshot, job.allowed))
+                bundle = rendering.render(expanded, cluster=job.cluster)
+                found[commit] = git_template.rendered(bundle)
+    finally:
+        bare.close()
+    return found
 
 
 def _slim(result: Prepared) -> Prepared:

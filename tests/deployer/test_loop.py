@@ -25,6 +25,7 @@ from gitops_ds.deployer import (
 )
 from gitops_ds.deployer.revision_selector import RevisionSource
 from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.deployer.template_causes import CommitSource
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.deployer_state import Push
@@ -34,9 +35,13 @@ from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId, Resource
+from gitops_ds.model.rollouts.halted_rollout import BranchCommit, FileChange
+from gitops_ds.model.rollouts.template_cause import RenderedCommit
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.plan.rollouts import git_template
+from gitops_ds.render import bundle as rendering
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.simulator.faults import Silence, SimulatedRequest, failure
 from gitops_ds.yaml import parser
@@ -75,6 +80,7 @@ class History:
     seconds: float = 0.0  # of each read of files
     answers: asyncio.Event | None = None  # the server hangs until it is set
     looks: int = 0
+    renders: int = 0  # commits that were rendered to find causes
     meanwhile: Callable[[], None] = lambda: None
 
     def push(self, text: str) -> CommitId:
@@ -99,12 +105,35 @@ class History:
         index = self.index(commit)
         if self.files_away and index == self.at:
             raise errors.SourceUnreachable("the server gave no files")
-        at, subject = datetime(2026, 1, 1, tzinfo=UTC), self.subject(commit)
-        info = CommitInfo(commit, (), at, "Ann <ann@example.com>", subject)
-        files = self.files(self.commits[index])
+        return self.tree(commit)
+
+    def tree(self, commit: CommitId) -> SourceTree:
+        files = self.files(self.commits[self.index(commit)])
         return SourceTree(
-            info, {PurePosixPath(name): text.encode() for name, text in files.items()}
+            self.info(commit), {PurePosixPath(name): text.encode() for name, text in files.items()}
         )
+
+    def info(self, commit: CommitId) -> CommitInfo:
+        index, at = self.index(commit), datetime(2026, 1, 1, tzinfo=UTC)
+        parents = (self.id(index - 1),) if index else ()
+        return CommitInfo(commit, parents, at, "Ann <ann@example.com>", self.subject(commit))
+
+    async def line(self, since: CommitId, head: CommitId, limit: int) -> tuple[BranchCommit, ...]:
+        """The commits after one, newest first."""
+        numbers = range(self.index(head), self.index(since), -1)
+        return tuple(self._branch_commit(self.id(number)) for number in numbers)[:limit]
+
+    def _branch_commit(self, commit: CommitId) -> BranchCommit:
+        info = self.info(commit)
+        before, after = self.tree(info.parents[0]).files, self.tree(commit).files
+        names = [name for name in {*before, *after} if before.get(name) != after.get(name)]
+        changes = {str(name): FileChange("", "") for name in names}
+        return BranchCommit(info, info.subject, changes)
+
+    async def render(self, commits: Sequence[CommitId]) -> dict[CommitId, RenderedCommit]:
+        """What commits render to."""
+        self.renders += len(commits)
+        return {one: git_template.rendered(rendering.render(self.tree(one))) for one in commits}
 
     def index(self, commit: CommitId) -> int:
         return int(commit, 16) - 1
@@ -122,7 +151,8 @@ class History:
     def source(self, **options: Any) -> RevisionSource:
         """The source of a deployer; `options` are those of `prepare`."""
         prepared = revision_selector.prepare_directly(partial(prepare.prepare, **options))
-        return RevisionSource(self.tip, self.snapshot, self.movement, prepared)
+        commits = CommitSource(self.line, self.render)
+        return RevisionSource(self.tip, self.snapshot, self.movement, prepared, commits=commits)
 
 
 @dataclass
@@ -206,7 +236,7 @@ async def test_a_commit_is_applied_and_noted_with_its_revision(scene: Scene, /) 
     assert await scene.image() == "2"
     state = await state_store.load(scene.cluster, "gitops-ds", "test")
     assert state.last_good == state.last_attempted == commit
-    assert commit in next(iter(state.revisions.values())).values()
+    assert commit in next(iter(state.commits.values())).values()
 
 
 async def test_a_commit_that_waits_for_other_repositories_is_not_a_lack_of_progress_a_silent_api_is(

@@ -65,8 +65,14 @@ async def test_the_rollout_of_a_commit_on_hold_takes_no_further_node_until_its_r
     assert len(canary) == 2
     await hold(scene, commit)
     now = scene.cluster.server.now()
-    assert await service_requests.hold_rollouts(scene.cluster, "test", "f" * 40, now) == ()
-    assert len(await service_requests.hold_rollouts(scene.cluster, "test", commit, now)) == 1
+    nothing = await service_requests.hold_rollouts(scene.cluster, "test", "f" * 40, now)
+    assert nothing.held == ()
+    assert nothing.words == (
+        "; no rollout in progress is of this commit: hold one of these (DaemonSet default/agent of "
+        f"{commit[:12]})"
+    )
+    held = await service_requests.hold_rollouts(scene.cluster, "test", commit, now)
+    assert len(held.held) == 1
     await asyncio.sleep(3600)
     assert scene.on("2") == canary
     assert scene.decision.halt is None

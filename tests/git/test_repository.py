@@ -296,8 +296,8 @@ def test_a_revert_of_an_earlier_commit_keeps_later_changes(upstream: Upstream) -
 
     async def work(repository: Repository) -> str:
         tip = await fetched(repository)
-        commit = await repository.revert(tip, [bad], WHY)
-        assert commit == await repository.revert(tip, [bad], WHY)
+        commit = await repository.revert(tip, {bad: None}, WHY)
+        assert commit == await repository.revert(tip, {bad: None}, WHY)
         files = (await repository.snapshot(commit)).files
         assert files[PurePosixPath("a.yaml")].decode() == FIVE.replace("e: 5", "e: 6")
         assert files[PurePosixPath("b.yaml")] == b"b"
@@ -319,9 +319,30 @@ def test_two_commits_are_reverted_by_two_commits(upstream: Upstream) -> None:
 
     async def work(repository: Repository) -> None:
         tip = await fetched(repository)
-        commit = await repository.revert(tip, bad[::-1], WHY)
+        commit = await repository.revert(tip, dict.fromkeys(bad[::-1]), WHY)
         assert (await repository.snapshot(commit)).files == (await repository.snapshot(base)).files
         assert len(await repository.log(tip, commit)) == 2
+
+    use(upstream, work)
+
+
+def test_a_part_of_a_commit_is_reverted_and_its_other_changes_stay(upstream: Upstream) -> None:
+    upstream.commit({"d/a.yaml": FIVE, "b.yaml": "1\n"})
+    changed = {"d/a.yaml": FIVE.replace("a: 1", "a: 9"), "d/new.yaml": "1\n", "b.yaml": "2\n"}
+    bad = CommitId(upstream.commit(changed, "much"))
+    upstream.commit({"d/a.yaml": FIVE.replace("a: 1", "a: 9").replace("e: 5", "e: 6")})
+
+    async def work(repository: Repository) -> None:
+        parts = {bad: ("d/a.yaml", "d/new.yaml")}
+        commit = await repository.revert(await fetched(repository), parts, WHY)
+        files = (await repository.snapshot(commit)).files
+        assert {str(name): text.decode() for name, text in files.items()} == {
+            "d/a.yaml": FIVE.replace("e: 5", "e: 6"),
+            "b.yaml": "2\n",
+        }
+        message = await repository.show(commit)
+        assert 'Revert a part of "much"' in message
+        assert "- d/new.yaml" in message
 
     use(upstream, work)
 
@@ -333,7 +354,7 @@ def test_a_revert_that_conflicts_names_the_files_and_writes_nothing(upstream: Up
 
     async def work(repository: Repository) -> None:
         with pytest.raises(errors.Refused, match=r"conflicts with later changes in d/a\.yaml;"):
-            await repository.revert(await fetched(repository), [bad], WHY)
+            await repository.revert(await fetched(repository), {bad: None}, WHY)
 
     use(upstream, work)
 
@@ -348,10 +369,10 @@ def test_a_reverted_commit_and_one_of_another_branch_are_not_reverted(upstream: 
     async def work(repository: Repository) -> None:
         tip = await fetched(repository)
         with pytest.raises(errors.Refused, match="already reverted"):
-            await repository.revert(tip, [bad], WHY)
+            await repository.revert(tip, {bad: None}, WHY)
         await fetched(repository, Branch("side"))
         with pytest.raises(errors.Refused, match="not in the history"):
-            await repository.revert(tip, [strange], WHY)
+            await repository.revert(tip, {strange: None}, WHY)
 
     use(upstream, work)
 
@@ -367,7 +388,9 @@ def test_the_first_commit_and_a_merge_can_be_reverted(upstream: Upstream) -> Non
     async def work(repository: Repository) -> None:
         tip = await fetched(repository)
         for commit, left in ((tip, ["a.yaml", "c.yaml"]), (first, ["b.yaml", "c.yaml"])):
-            files = (await repository.snapshot(await repository.revert(tip, [commit], WHY))).files
+            files = (
+                await repository.snapshot(await repository.revert(tip, {commit: None}, WHY))
+            ).files
             assert sorted(map(str, files)) == left
 
     use(upstream, work)

@@ -45,7 +45,9 @@ def reverted(tmp_path: Path, own: Signing | None, trust: Trust) -> Verified | Un
             assert tip == bad
             await repository.fetch(tip)
             commit = await repository.revert(
-                tip, [tip], CommitReason("too slow", Signature("Bot", "bot@example.com", NOW, own))
+                tip,
+                {tip: None},
+                CommitReason("too slow", Signature("Bot", "bot@example.com", NOW, own)),
             )
             await repository.push(commit, "main", tip)
             assert (await repository.info(commit)).parents == (bad,)

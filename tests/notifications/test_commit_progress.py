@@ -100,6 +100,14 @@ class Forge:
         return [(course.commit[0], stage.state.value, stage.words) for course, stage in due]
 
 
+def test_a_commit_waits_for_the_agents_of_an_earlier_commit_of_its_poll() -> None:
+    forge = Forge()
+    forge.handle(new(TWO), Applied(0.0, Change(Operation.UPDATE, A, None), gave=ONE), ended(TWO))
+    assert forge.look(agent(A, "0" * 40, WELL)) == [("2", "running", "rolling out")]
+    assert forge.look(agent(A, ONE, ROLLING)) == [("2", "running", "rolling out 4/10 nodes")]
+    assert [state for _, state, _ in forge.look(agent(A, ONE, WELL))] == ["success"]
+
+
 def test_from_the_push_to_the_last_node() -> None:
     forge = Forge()
     forge.handle(new(ONE))

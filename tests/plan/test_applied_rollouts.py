@@ -59,10 +59,11 @@ def test_a_halted_rollout_of_the_template_in_git_is_found() -> None:
             commit=CommitId("c2"),
             since="c1",
             template=Digest(git_template.digest(manifest("2"))),
-            files=FILES,
+            files=applied_rollouts.deciding_files(manifest("2"), one),
             halt=HALT,
             revert=Revert(how="pull-request"),
             cluster="main",
+            own=FILES,
         )
     ]
     (found,) = applied_rollouts.halted(one, live(None, halted), RECORDED)
@@ -93,25 +94,18 @@ def test_other_rollouts_are_not_halted(
 
 
 @pytest.mark.parametrize(
-    ("base", "set_by", "files"),
+    ("base", "files"),
     [
-        ("agents/agent/daemonset.yaml", (), FILES),
-        ("agents/agent/base/ds.yaml", (), {"agents/agent", "agents/agent/base/ds.yaml"}),
-        ("agents/agent.yaml", (), {"agents/agent.yaml"}),
-        ("apps/agent/ds.yaml", (), {"apps/agent/ds.yaml"}),
-        (
-            "agents/agent/daemonset.yaml",
-            ("values.yaml", "prod.yaml"),
-            {*FILES, "values.yaml", "prod.yaml"},
-        ),
+        ("agents/agent/daemonset.yaml", FILES),
+        ("agents/agent/base/ds.yaml", {"agents/agent", "agents/agent/base/ds.yaml"}),
+        ("agents/agent.yaml", {"agents/agent.yaml"}),
+        ("apps/agent/ds.yaml", {"apps/agent/ds.yaml"}),
     ],
 )
-def test_the_files_of_a_manifest(base: str, set_by: tuple[str, ...], files: set[str]) -> None:
-    pointers: dict[Path, tuple[Pointer, ...]] = {
-        ("spec",): tuple(Pointer(name, 0, ()) for name in set_by)
-    }
+def test_the_own_files_of_a_manifest(base: str, files: set[str]) -> None:
+    pointers: dict[Path, tuple[Pointer, ...]] = {("spec",): (Pointer("values.yaml", 0, ()),)}
     one = replace(manifest("1"), origin=Origin(Pointer(base, 0, ()), pointers))
-    assert applied_rollouts.files_of(one) == files
+    assert applied_rollouts.own_files(one) == files
 
 
 READ = frozenset(

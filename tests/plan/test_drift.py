@@ -399,11 +399,9 @@ async def test_the_history_has_no_commit_for_a_template_of_no_commit(
     deployer: World, cluster: simulator.SimulatedCluster, /, choice: DriftPolicy
 ) -> None:
     await deployer.apply(FILES, options=options(choice))
-    history = (await deployer.state()).revisions
+    history = (await deployer.state()).commits
     await change(cluster)
-    assert (
-        await deployer.apply(FILES, "second", options=options(choice))
-    ).state.revisions == history
+    assert (await deployer.apply(FILES, "second", options=options(choice))).state.commits == history
 
 
 @pytest.mark.parametrize("how", ["changed", "deleted"])

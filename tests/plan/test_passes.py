@@ -446,7 +446,7 @@ async def test_the_state_is_by_its_schema(
         ["", "ConfigMap", "default", "a"],
         ["apps", "DaemonSet", "default", "agent"],
     ]
-    assert list(state["revisions"]) == ["default/agent"]
+    assert list(state["commits"]) == list(state["causes"]) == ["default/agent"]
 
 
 async def test_a_state_of_another_owner_is_reported_with_its_name(

@@ -1,4 +1,4 @@
-"""What takes the template of a halted rollout back, over small histories."""
+"""The revert of a halted rollout: its commits, its effect and its message, over small histories."""
 
 from __future__ import annotations
 
@@ -12,148 +12,130 @@ from gitops_ds.model.rollouts.halted_rollout import BranchCommit, FileChange, Ha
 from gitops_ds.model.rollouts.rollout_gates import GateEvidence
 from gitops_ds.model.rollouts.rollout_policy import Revert
 from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt
+from gitops_ds.model.rollouts.template_cause import RenderedCommit
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import rollout_reverts
-from gitops_ds.plan.rollouts.rollout_reverts import (
-    BranchHistory,
-    NoRevert,
-    RestoreFiles,
-    RevertCommits,
-    choose,
-)
+from gitops_ds.plan.rollouts.rollout_reverts import NoRevert, RevertedCommit, RevertEffect
+from gitops_ds.plan.rollouts.template_causes import BranchLine
 
 AGENT = "agents/agent/agent-ds.yaml"
 OTHER = "agents/other/other-ds.yaml"
+VALUES = "environments/prod.yaml"
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 HALT = Halt(1000.0, "canary", "CrashLoopBackOff on n1", (FailedNode("n1", "CrashLoopBackOff"),))
+KEY = Key("apps", "DaemonSet", "default", "agent")
+BESIDE = Key("apps", "DaemonSet", "default", "beside")
 
 
 def id(number: int) -> CommitId:
     return CommitId(f"{number:040x}")
 
 
-def commit(
-    number: int,
-    *files: str,
-    message: str = "change",
-    parents: int = 1,
-    content: tuple[int, int] | None = None,
-) -> BranchCommit:
-    """`content` before and after; without it each commit has one of its own."""
-    above = tuple(id(number - 1 - n) for n in range(parents))
-    info = CommitInfo(id(number), above, AT, "Ada <ada@example.com>", message)
-    before, after = content or (number - 1, number)
-    change = FileChange(str(before), str(after))
-    return BranchCommit(info, message, dict.fromkeys(files, change))
+def commit(number: int, *files: str, message: str = "change") -> BranchCommit:
+    info = CommitInfo(id(number), (id(number - 1),), AT, "Ada <ada@example.com>", message)
+    return BranchCommit(info, message, dict.fromkeys(files, FileChange("", "")))
 
 
-def halted(bad: int = 2, **more: object) -> HaltedRollout:
+def halted(*commits: int, **more: object) -> HaltedRollout:
+    commits = commits or (2,)
     rollout = HaltedRollout(
-        daemonset=Key("apps", "DaemonSet", "default", "agent"),
+        daemonset=KEY,
         uid="u",
-        commit=id(bad),
+        commit=id(commits[0]),
         since=id(1),
-        template=Digest("d"),
-        files=frozenset({AGENT, "agents/agent", "environments/prod/values.yaml"}),
+        template=Digest("H"),
+        files=frozenset({AGENT, "agents/agent", VALUES}),
         halt=HALT,
         revert=Revert(after=Duration(120)),
+        own=frozenset({AGENT, "agents/agent"}),
+        commits=tuple(map(id, commits)),
     )
     return replace(rollout, **more)  # type: ignore[arg-type]
 
 
-def history(*commits: BranchCommit, applied: int | None = None, path: str = "") -> BranchHistory:
+def line(*commits: BranchCommit, path: str = "") -> BranchLine:
     """The commits after the first one, newest first."""
-    newest = commits[0].info.id
-    return BranchHistory(id(1), commits, newest if applied is None else id(applied), path)
+    return BranchLine(id(1), commits, path)
 
 
-def test_the_commit_that_brought_the_template_is_reverted() -> None:
-    revert = choose(halted(), history(commit(2, AGENT)))
-    assert revert == RevertCommits((id(2),))
+def renders(**templates: str) -> dict[CommitId, RenderedCommit]:
+    """By `_NUMBER`: the templates of the agent and the one beside it, as `AB`."""
+    found = {}
+    for name, text in templates.items():
+        both = dict(zip((KEY, BESIDE), text, strict=False))
+        number = id(int(name[1:])) if name != "revert" else rollout_reverts.REVERT
+        found[number] = RenderedCommit({key: Digest(one) for key, one in both.items()}, both)
+    return found
 
 
-def test_commits_of_other_agents_are_left() -> None:
-    later = history(commit(4, OTHER), commit(3, "README.md"), commit(2, AGENT))
-    assert choose(halted(), later) == RevertCommits((id(2),))
-    earlier = history(commit(4, OTHER), commit(3, AGENT), commit(2, OTHER))
-    assert choose(halted(4), earlier) == RevertCommits((id(3),))
-
-
-def test_every_commit_since_the_proven_template_is_reverted_newest_first() -> None:
-    revert = choose(halted(3), history(commit(3, AGENT), commit(2, AGENT)))
-    assert revert == RevertCommits((id(3), id(2)))
-
-
-def test_files_outside_the_folder_that_set_a_value_count() -> None:
-    revert = choose(halted(), history(commit(3, OTHER), commit(2, "environments/prod/values.yaml")))
-    assert revert == RevertCommits((id(2),))
-
-
-def test_the_only_commit_is_reverted_regardless_of_its_changes() -> None:
-    revert = choose(halted(), history(commit(3, OTHER), commit(2, "environments/prod/base.yaml")))
-    assert revert == RevertCommits((id(2),))
-
-
-@pytest.mark.parametrize(
-    "bad", [commit(2, AGENT, OTHER), commit(2, AGENT, parents=2)], ids=["mixed", "merge"]
-)
-def test_a_revert_of_a_larger_commit_restores_only_the_files_of_the_agent(
-    bad: BranchCommit,
-) -> None:
-    assert choose(halted(), history(bad)) == RestoreFiles((id(2),), id(1), (AGENT,))
-    revert = choose(halted(), history(commit(3, AGENT), bad))
-    assert revert == NoRevert("commit 000000000000 changed the same files since")
-
-
-def trailer(number: int, *commits: int, content: tuple[int, int]) -> BranchCommit:
-    message = "Revert\n\nwhy\n\n" + "".join(f"Gitops-Ds-Reverts: {id(n)}\n" for n in commits)
-    return commit(number, AGENT, message=message, content=content)
-
-
-def test_nothing_is_written_twice() -> None:
-    bad, back = commit(2, AGENT, content=(1, 2)), trailer(3, 2, content=(2, 1))
-    revert = choose(halted(), history(commit(4, AGENT, content=(1, 2)), back, bad))
-    assert revert == NoRevert(f"commit {id(3)[:12]} reverted it", settled=True)
-    # Two commits, each with a revert of its own.
-    commits = (commit(3, AGENT, content=(2, 3)), commit(2, AGENT, content=(1, 2)))
-    backs = (trailer(5, 2, 3, content=(2, 1)), trailer(4, 2, 3, content=(3, 2)))
-    revert = choose(halted(3), history(commit(6, AGENT, content=(1, 3)), *backs, *commits))
-    assert revert == NoRevert(f"commit {id(5)[:12]} reverted it", settled=True)
-
-
-@pytest.mark.parametrize(
-    "claim",
-    [trailer(3, 2, content=(2, 9)), commit(3, OTHER, message=f"x\n\nGitops-Ds-Reverts: {id(2)}")],
-    ids=["another content", "another file"],
-)
-def test_a_message_alone_is_not_a_revert(claim: BranchCommit) -> None:
-    revert = choose(halted(), history(claim, commit(2, AGENT, content=(1, 2))))
-    assert revert == RevertCommits((id(2),))
-
-
-def test_a_newer_change_of_the_agent_is_reconciled_first() -> None:
-    commits = (commit(4, OTHER), commit(3, AGENT), commit(2, AGENT))
-    revert = choose(halted(), history(*commits, applied=2))
-    assert isinstance(revert, NoRevert)
-    assert revert.settled
-    assert choose(halted(), history(commit(3, OTHER), commit(2, AGENT), applied=2)) == (
-        RevertCommits((id(2),))
+def test_the_smallest_plan_comes_first() -> None:
+    bad = line(commit(2, AGENT, VALUES, "README.md"))
+    assert rollout_reverts.plans(halted(), bad) == (
+        (RevertedCommit(id(2), (AGENT,)),),
+        (RevertedCommit(id(2), (AGENT, VALUES)),),
+        (RevertedCommit(id(2)),),
     )
+    assert rollout_reverts.plans(halted(), line(commit(2, AGENT))) == ((RevertedCommit(id(2)),),)
 
 
-def test_a_rewritten_branch_and_an_unknown_cause_need_a_person() -> None:
-    revert = choose(halted(9), history(commit(2, AGENT)))
-    assert isinstance(revert, NoRevert)
-    assert not revert.settled
-    revert = choose(halted(3), history(commit(3, OTHER), commit(2, "README.md")))
-    assert isinstance(revert, NoRevert)
-    assert not revert.settled
+def test_only_the_commits_of_the_template_are_reverted_newest_first() -> None:
+    history = line(commit(5, VALUES), commit(4, AGENT), commit(3, OTHER), commit(2, AGENT))
+    (plan,) = rollout_reverts.plans(halted(4, 2), history)
+    assert plan == (RevertedCommit(id(4)), RevertedCommit(id(2)))
 
 
 def test_a_followed_folder_is_the_root_of_the_files() -> None:
-    commits = (commit(3, AGENT), commit(2, f"fleet/{AGENT}"))
-    assert choose(halted(3), history(*commits, path="fleet")) == RevertCommits((id(2),))
+    bad = line(commit(2, AGENT, f"fleet/{AGENT}"), path="fleet")
+    plans = rollout_reverts.plans(halted(), bad)
+    assert plans == ((RevertedCommit(id(2), (f"fleet/{AGENT}",)),), (RevertedCommit(id(2)),))
+
+
+def test_nothing_is_reverted_when_the_tip_has_another_template_or_the_branch_was_rewritten() -> (
+    None
+):
+    history = line(commit(3, AGENT), commit(2, AGENT))
+    obstacle = rollout_reverts.obstacle
+    assert obstacle(halted(), history, renders(_3="HX", _2="HX")) is None
+    changed = obstacle(halted(), history, renders(_3="PX", _2="HX"))
+    assert changed is not None
+    assert changed.settled
+    gone = obstacle(halted(9), history, renders(_3="HX"))
+    assert gone == NoRevert(f"commit {id(9)[:12]} is not on the branch: the branch was rewritten")
+    assert obstacle(halted(), history, {}) == NoRevert(f"commit {id(3)[:12]} cannot be rendered")
+
+
+@pytest.mark.parametrize(("template", "settled"), [("P", True), ("H", False)])
+def test_a_revert_counts_by_its_content_not_by_its_message(template: str, settled: bool) -> None:
+    back = commit(3, AGENT, message=f"Revert\n\nGitops-Ds-Reverts: {id(2)}\n")
+    history = line(commit(4, AGENT), back, commit(2, AGENT))
+    assert id(3) in rollout_reverts.to_render(halted(), history, id(4))
+    found = rollout_reverts.obstacle(halted(), history, renders(_4="H", _3=template, _2="H"))
+    assert found == (
+        NoRevert(f"commit {id(3)[:12]} reverted it", settled=True) if settled else None
+    )
+
+
+@pytest.mark.parametrize(
+    ("templates", "proven", "expected"),
+    [
+        ({"_1": "PB", "_2": "HB", "revert": "PB"}, "B", RevertEffect()),
+        ({"_1": "PB", "_2": "HC", "revert": "PB"}, "B", RevertEffect(other=(BESIDE,))),
+        ({"_1": "PB", "_2": "HC", "revert": "PB"}, "C", RevertEffect(proven=(BESIDE,))),
+        ({"_1": "PB", "_2": "HB", "revert": "PA"}, "A", RevertEffect(foreign=(BESIDE,))),
+    ],
+    ids=["alone", "of the same commit", "proven", "of another commit"],
+)
+def test_a_revert_is_judged_by_what_it_renders_to(
+    templates: dict[str, str], proven: str, expected: RevertEffect
+) -> None:
+    history, plan = line(commit(2, AGENT)), (RevertedCommit(id(2)),)
+    found = rollout_reverts.effect(halted(), plan, history, renders(**templates), {BESIDE: proven})
+    assert found == expected
+    assert bool(found.concern) == bool(expected.proven or expected.foreign)
+    text = rollout_reverts.taken_back(halted(), plan, history, found)
+    assert text.startswith('it takes back 000000000000 "change" by Ada <ada@example.com>')
+    assert ("DaemonSet default/beside" in text) == (expected != RevertEffect())
 
 
 def test_the_message_has_the_evidence_and_the_trailers() -> None:
@@ -166,7 +148,7 @@ def test_the_message_has_the_evidence_and_the_trailers() -> None:
     )
     assert text[2] == "- n0: ImagePullBackOff: not found\\x0aat all"
     assert text[-1] == "- and 5 other nodes"
-    plan = RevertCommits((id(3), id(2)))
+    plan = (RevertedCommit(id(3)), RevertedCommit(id(2)))
     trailers = rollout_reverts.trailers(halted(), plan)
     assert rollout_reverts.reverted("Subject\n\ntext\n\n" + "\n".join(trailers)) == (id(3), id(2))
 
@@ -241,11 +223,3 @@ def test_a_long_line_of_the_message_is_cut() -> None:
     long = Halt(1000.0, "canary", "x" * 2000, gate=GateEvidence("errors", "q" * 2000, "7"))
     text = rollout_reverts.reason(halted(halt=long)).splitlines()
     assert [len(one) for one in text] == [1000, 0, 14, 1000, 10]
-
-
-def test_a_commit_without_files_of_the_agent_is_taken_back_by_its_own_files() -> None:
-    bad = commit(2, "environments/prod/base.yaml", content=(1, 2))
-    message = f"Revert\n\nGitops-Ds-Reverts: {id(2)}\n"
-    back = commit(3, "environments/prod/base.yaml", message=message, content=(2, 1))
-    revert = choose(halted(), history(commit(4, "environments/prod/base.yaml"), back, bad))
-    assert revert == NoRevert(f"commit {id(3)[:12]} reverted it", settled=True)

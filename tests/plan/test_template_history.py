@@ -289,8 +289,9 @@ def test_a_halted_template_ends_with_the_commit_that_replaces_it(
     current = target("2")
     hash = hash or revisions.labels_of(current)[names.ROLLOUT]
     history = TemplateHistory(halted=(HaltedTemplate(hash, "c", 1.0, source=source, ended=ended),))
-    assert template_history.ended(history, None, "new", "c9") == history
-    (found,) = template_history.ended(history, current, "new", "c9").halted
+    git = GitTemplate("new", {}, frozenset(), "c9")
+    assert template_history.ended(history, None, git) == history
+    (found,) = template_history.ended(history, current, git).halted
     assert found.ended == expected
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.client.supervisor import ended
+from gitops_ds.deployer.template_causes import CommitSource
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
@@ -23,10 +24,12 @@ from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollout
 from gitops_ds.model.rollouts.rollout_policy import Revert
 from gitops_ds.model.rollouts.staged_rollout import Halt
+from gitops_ds.model.rollouts.template_cause import RenderedCommit
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import git_template
+from gitops_ds.render import bundle as rendering
 from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
 from gitops_ds.settings.repository import ForgeSettings, RepositorySettings
 from tests import gitservers
@@ -54,6 +57,12 @@ class Writer:
     async def prepared(self, commit: CommitId) -> Prepared:
         return prepare.prepare(await self.repository.snapshot(commit))
 
+    async def render(self, commits: Sequence[CommitId]) -> dict[CommitId, RenderedCommit]:
+        return {
+            one: git_template.rendered(rendering.render(await self.repository.snapshot(one)))
+            for one in commits
+        }
+
     async def halted(self, bad: str, since: str, **more: Any) -> HaltedRollout:
         """The rollout of the template of a commit, halted long ago."""
         await self.repository.fetch(CommitId(bad))
@@ -65,6 +74,7 @@ class Writer:
             since=since,
             template=Digest(git_template.digest(manifest)),
             files=frozenset({FILE, "agents/agent"}),
+            own=frozenset({FILE, "agents/agent"}),
             halt=Halt(1767225600.0, "canary", "CrashLoopBackOff on n1"),
             revert=Revert(after=Duration(60)),
         )
@@ -77,6 +87,7 @@ class Writer:
                 repository=self.repository,
                 settings=self.settings,
                 prepared=self.prepared,
+                commits=CommitSource(self.repository.line, self.render),
                 applied=lambda: self.applied,
                 pushed=lambda _: None,
                 emit=emit,
@@ -211,7 +222,7 @@ EMPTY: dict[str, str | bytes | None] = {"gitops-ds.yaml": "version: v1\n"}
             files(2),
             files(2, **{"agents/agent/README.md": "new"}),
             {},
-            "keeps the halted template",
+            "is known to give the halted template",
         ),
         (EMPTY, files(2), {}, "would delete DaemonSet default/agent"),
         (files(1), files(2), {"tag": "v1"}, "follows a tag or a commit"),
@@ -262,14 +273,125 @@ async def test_nothing_is_written_by_policy_none_and_on_a_standby(
     assert upstream.git("rev-parse", "main") == bad
 
 
-async def test_files_of_a_commit_that_changed_more_are_restored(
+def of(name: str, tag: int) -> str:
+    return json.dumps(daemonset(name, f"registry.example.com/{name}:{tag}", "default"), indent=2)
+
+
+POOL = "pools: {gpu: {match: [{key: gpu, in: [a100]}], nodes: 3}}\n"
+BESIDE = Key("apps", "DaemonSet", "default", "beside")
+BASE: dict[str, str | bytes | None] = {
+    **files(1),
+    "clusters/main.yaml": "namespace: default\n",
+    "agents/beside/ds.yaml": of("beside", 1),
+}
+
+
+@dataclass
+class RevertScene:
+    """The commits after BASE, of which the last applied one is that before `polled`."""
+
+    commits: list[dict[str, str | bytes | None]]
+    left: dict[str, str]  # files that the revert leaves
+    reverts: list[int]  # the commits that it takes back, newest first
+    part: bool = False
+
+
+SCENES = {
+    "one commit": RevertScene([files(2)], {}, [0]),
+    "a pool of another commit": RevertScene(
+        [{"clusters/main.yaml": f"namespace: default\n{POOL}"}, files(2)],
+        {"clusters/main.yaml": f"namespace: default\n{POOL}"},
+        [1],
+    ),
+    "another agent before": RevertScene(
+        [{"agents/beside/ds.yaml": of("beside", 2)}, files(2)],
+        {"agents/beside/ds.yaml": of("beside", 2)},
+        [1],
+    ),
+    "another agent later": RevertScene(
+        [files(2), {"agents/beside/ds.yaml": of("beside", 2)}],
+        {"agents/beside/ds.yaml": of("beside", 2)},
+        [0],
+    ),
+    "a file without effect": RevertScene(
+        [{"agents/agent/README.md": "new"}, files(2)], {"agents/agent/README.md": "new"}, [1]
+    ),
+    "good and bad in one commit": RevertScene(
+        [files(2, **{"agents/beside/ds.yaml": of("beside", 2), "README.md": "two"})],
+        {"agents/beside/ds.yaml": of("beside", 2), "README.md": "two"},
+        [0],
+        part=True,
+    ),
+    "two commits of the agent": RevertScene([files(3), files(2)], {}, [1, 0]),
+    "a revert of a revert": RevertScene([files(2), files(1), files(2)], {}, [2]),
+}
+
+
+@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
+def test_a_revert_takes_back_the_commits_of_the_template_and_nothing_else(
+    tmp_path: Path, scene: RevertScene
+) -> None:
+    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
+        since = upstream.commit(BASE)
+        ids = [upstream.commit(f, f"Change {n}") for n, f in enumerate(scene.commits)]
+        tip = ids[-1]
+        before = {
+            name: upstream.git("show", f"{since}:{name}") for name in BASE if name not in scene.left
+        }
+        await one.halted(tip, since)
+        event = await one.run()
+        assert isinstance(event, RevertCommitted), event
+        subjects = upstream.git("log", "--format=%s", f"{tip}..main").splitlines()
+        what = "Revert a part of" if scene.part else "Revert"
+        assert subjects == [f'{what} "Change {n}"' for n in reversed(scene.reverts)]
+        now = {name: upstream.git("show", f"main:{name}") for name in {**before, **scene.left}}
+        assert now == {**before, **{name: text.strip() for name, text in scene.left.items()}}
+        for number in scene.reverts:
+            assert f'{ids[number][:12]} "Change {number}" by Ada' in event.taken_back
+        assert ("the other changes stay" in event.taken_back) is scene.part
+        trailers = upstream.git("log", "-1", "--format=%(trailers:only)", "main").splitlines()
+        assert {f"Gitops-Ds-Reverts: {ids[number]}" for number in scene.reverts} <= set(trailers)
+
+    play(script, tmp_path)
+
+
+async def test_a_merge_is_reverted_by_what_it_brought_to_the_branch(
     upstream: gitservers.Upstream, one: Writer, two: Writer, /, tmp_path: Path
 ) -> None:
-    since = upstream.commit(files(1))
-    bad = upstream.commit(files(2, **{"README.md": "two"}), "Agent 2 and the README")
+    since = upstream.commit(BASE)
+    upstream.git("checkout", "--quiet", "-b", "side")
+    upstream.commit(files(2), "Agent 2")
+    upstream.git("checkout", "--quiet", "main")
+    upstream.commit({"agents/beside/ds.yaml": of("beside", 2)}, "Beside 2")
+    upstream.git("merge", "--quiet", "--no-ff", "-m", "Merge side", "side")
+    bad = upstream.git("rev-parse", "main")
     await one.halted(bad, since)
-    assert isinstance(await one.run(), RevertCommitted)
+    event = await one.run()
+    assert isinstance(event, RevertCommitted), event
+    assert upstream.git("log", "-1", "--format=%s", "main") == 'Revert "Merge side"'
     assert upstream.git("show", f"main:{FILE}") == upstream.git("show", f"{since}:{FILE}")
-    assert upstream.git("show", "main:README.md") == "two"
-    trailers = upstream.git("log", "-1", "--format=%(trailers:only)", "main")
-    assert trailers == f"Gitops-Ds-Reverts: {bad}"
+    assert upstream.git("show", "main:agents/beside/ds.yaml") == of("beside", 2)
+
+
+async def test_a_revert_that_takes_back_a_proven_template_needs_a_person(
+    upstream: gitservers.Upstream, one: Writer, two: Writer, /, tmp_path: Path
+) -> None:
+    def both(tag: int) -> dict[str, str | bytes | None]:
+        text = "\n---\n".join((of("agent", tag), of("beside", tag)))
+        return {"gitops-ds.yaml": "version: v1\n", "agents/agent/both.yaml": text}
+
+    since = upstream.commit(both(1))
+    bad = upstream.commit(both(2), "Both 2")
+    await one.halted(bad, since, own=frozenset({"agents/agent"}))
+    manifests = (await one.prepared(CommitId(bad))).bundle.manifests
+    assert one.applied is not None
+    proven = {BESIDE: git_template.digest(manifests[BESIDE])}
+    one.applied = replace(one.applied, proven=proven)
+    event = await one.run()
+    assert isinstance(event, RevertFailed)
+    assert "take back the proven template of DaemonSet default/beside" in event.message
+    assert upstream.git("rev-parse", "main") == bad
+    two.applied = replace(one.applied, proven={})  # a failure of both
+    event = await two.run()
+    assert isinstance(event, RevertCommitted), event
+    assert "also changed: DaemonSet default/beside" in event.taken_back

@@ -103,8 +103,14 @@ def _is_of(one: HaltedTemplate, target: RolloutTarget) -> bool:
 
 
 def named(annotations: Mapping[str, str], commit: str) -> frozenset[str]:
-    """The hashes of the halted templates of a commit: its first digits, or more of them."""
-    return frozenset(one.hash for one in parse(annotations) if _same(one.commit, commit))
+    """The hashes of the halted templates of a commit, one of those that turned the template before
+    into it: its first digits, or more of them.
+    """
+    return frozenset(
+        one.hash
+        for one in parse(annotations)
+        if any(_same(known, commit) for known in (one.commit, *one.commits))
+    )
 
 
 def without(annotations: Mapping[str, str], hashes: Set[str]) -> str | None:
@@ -125,7 +131,7 @@ def _merged(one: HaltedTemplate, other: HaltedTemplate) -> HaltedTemplate:
 
 def _halted(hash: str, target: Revision, record: RolloutRecord) -> HaltedTemplate:
     assert record.halt is not None
-    annotations = revisions.annotations_of(target)
+    annotations, commits = revisions.annotations_of(target), target_revisions.commits_of(target)
     return HaltedTemplate(
         hash,
         str(annotations.get(names.COMMIT) or ""),
@@ -135,4 +141,5 @@ def _halted(hash: str, target: Revision, record: RolloutRecord) -> HaltedTemplat
         str(annotations.get(names.TEMPLATE_DIGEST) or ""),
         str(annotations.get(names.SINCE) or ""),
         record.halt,
+        commits=commits if len(commits) > 1 else (),
     )

@@ -30,6 +30,7 @@ _APPLIED = (
     names.COMMIT,
     names.TEMPLATE_DIGEST,
     names.SINCE,
+    names.COMMITS,
     names.CHANGE_CAUSE,
 )
 
@@ -166,6 +167,16 @@ def decoded(text: str) -> RolloutRecord:
         return msgspec.json.decode(text, type=RolloutRecord) if text else RolloutRecord()
     except (msgspec.DecodeError, msgspec.ValidationError):
         return RolloutRecord()
+
+
+def commits_of(target: Revision) -> tuple[str, ...]:
+    """The commits that turned the template before into that of a target revision, newest first: the
+    first one gave it.
+    """
+    annotations = revisions.annotations_of(target)
+    commit = str(annotations.get(names.COMMIT) or "")
+    some = str(annotations.get(names.COMMITS) or "").split(",")
+    return tuple(dict.fromkeys(filter(None, (commit, *some))))
 
 
 def encoded(record: RolloutRecord) -> str:

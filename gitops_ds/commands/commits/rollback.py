@@ -4,6 +4,7 @@ it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
@@ -20,11 +21,13 @@ from gitops_ds.git import revision
 from gitops_ds.git.commit_writer import CommitReason
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.health import HealthState
+from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CommitId, short, show_path
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.plan import diff
+from gitops_ds.plan.rollouts import git_template
 from gitops_ds.render import bundle as rendering
 
 LOOK_BACK = 1000  # commits
@@ -62,11 +65,31 @@ class RestoringCommit(msgspec.Struct, frozen=True):
         )
 
 
+class RestoredTemplate(msgspec.Struct, frozen=True):
+    """The template that is restored: its revision, None for a commit that was named, its images,
+    its commit and the author; empty if unknown.
+    """
+
+    revision: int | None
+    images: tuple[str, ...]
+    commit: str
+    author: str
+
+    def __str__(self) -> str:
+        """`revision 3 (registry.example.com/agent:1), commit 156dd9421871 by Ada <…>`."""
+        images = f" ({', '.join(self.images)})" if self.images else ""
+        number = f"revision {self.revision}{images}" if self.revision is not None else ""
+        author = f" by {self.author}" if self.author else ""
+        commit = f"commit {short(self.commit)}{author}" if self.commit else ""
+        return ", ".join(filter(None, (number, commit)))
+
+
 class RollbackResult(msgspec.Struct, frozen=True):
-    """The restoring commit, and its proposal."""
+    """The restoring commit, its proposal, and what it restores."""
 
     way: RestoringCommit
     proposed: Proposed
+    restored: RestoredTemplate
 
 
 async def roll_back(
@@ -83,9 +106,12 @@ async def roll_back_in(
     agent: Agent,
     options: RollbackOptions,
 ) -> RollbackResult:
-    """As `roll_back`, in an open repository."""
-    if options.to_revision is None and options.to_commit is None:
-        options = replace(options, to_revision=history.revision_before(agent).number)
+    """As `roll_back`, in an open repository. Raises Refused without a named target if the branch is
+    ahead with another template of the agent, which is not applied.
+    """
+    is_named = options.to_revision is not None or options.to_commit is not None
+    if not is_named:
+        options = replace(options, to_revision=_default(agent).number)
     goal = await _wanted(repository, agent, options)
     why = CommitReason(
         options.reason or _reason(agent, options), git_commit.signature(named, options.proposal)
@@ -93,11 +119,52 @@ async def roll_back_in(
     ways: list[RestoringCommit] = []
 
     async def build(tip: CommitId) -> CommitId:
+        if not is_named:
+            await _check_applied(repository, named.path, tip, agent, goal)
         ways.append(await way_back(repository, named.path, tip, goal, why))
         return ways[-1].commit
 
     proposed = await git_commit.propose(repository, options.proposal, build)
-    return RollbackResult(ways[-1], proposed)
+    return RollbackResult(ways[-1], proposed, await _restored(repository, goal))
+
+
+def _default(agent: Agent) -> Revision:
+    """The revision to restore: the proven one that runs, while a staged rollout to another one is
+    in progress or halted; else the one before.
+    """
+    if agent.rollout is not None and agent.rollout.target.staged and agent.current is not None:
+        return agent.current
+    return history.revision_before(agent)
+
+
+async def _check_applied(
+    repository: Repository, inside: str, tip: CommitId, agent: Agent, goal: BackportOptions
+) -> None:
+    applied = agent.state.causes.get(agent.key)
+    if applied is None:
+        return
+    snapshot = await open_repository.snapshot_of(repository, tip, inside)
+    bundle = rendering.render(snapshot, cluster=goal.cluster, namespace=goal.namespace)
+    manifest = bundle.manifests.get(agent.key)
+    if manifest is not None and git_template.digest(manifest) != applied.source:
+        info = await repository.info(tip)
+        raise errors.Refused(
+            f"the branch is ahead: up to {short(tip)} ({info.subject}, by {info.author}) it has "
+            f"another template of {agent.key}, which is not applied. Revert that commit, or name "
+            f"the revision with --to-revision: `gitops-ds history ds/{agent.key.name}` lists them"
+        )
+
+
+async def _restored(repository: Repository, goal: BackportOptions) -> RestoredTemplate:
+    author, earlier = "", goal.template
+    if goal.target is not None:
+        with contextlib.suppress(errors.SourceError):
+            await repository.fetch(goal.target)
+            author = (await repository.info(goal.target)).author
+    spec = (earlier.template.get("spec") or {}) if earlier is not None else {}
+    images = tuple(str(one.get("image") or "") for one in spec.get("containers") or ())
+    number = earlier.number if earlier is not None else None
+    return RestoredTemplate(number, images, goal.target or "", author)
 
 
 async def _wanted(
@@ -182,7 +249,7 @@ async def _by_history(
     commit = None
     if single is not None:
         try:
-            commit = await repository.revert(tip, [single], why)
+            commit = await repository.revert(tip, {single: None}, why)
         except errors.Refused:  # a later commit changed the same lines: restore the files instead
             single = None
     if commit is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import resources
@@ -19,6 +19,7 @@ from gitops_ds.controller.startup_taints import GitInputs
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.deployer.template_causes import CommitSource
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import address, local_worktree, revision
 from gitops_ds.git.repository import Repository
@@ -28,6 +29,7 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.required_agents import RequiredInGit
+from gitops_ds.model.rollouts.template_cause import RenderedCommit
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.startup_taints import OWN, StartupTaintPolicy
@@ -35,6 +37,7 @@ from gitops_ds.node_startup import git_requirements
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.plan.rollouts import git_template
 from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble
 
 CLUSTER = "dev-1"
@@ -142,6 +145,7 @@ async def _reverts(stage: DemoStage) -> None:
             repository=stage.repository,
             settings=RepositorySettings(url=str(stage.folder), branch="main", push=True),
             prepared=partial(prepared, stage.repository),
+            commits=_commits(stage.repository),
             applied=lambda: stage.loop.applied,
             pushed=stage.loop.expect,
             emit=stage.events.append,
@@ -162,6 +166,15 @@ _prepare = partial(prepare.prepare, cluster=CLUSTER)
 async def prepared(repository: Repository, commit: CommitId) -> Prepared:
     """A commit, rendered and checked."""
     return _prepare(await open_repository.snapshot_of(repository, commit, ""))
+
+
+def _commits(repository: Repository) -> CommitSource:
+    async def render(commits: Sequence[CommitId]) -> Mapping[CommitId, RenderedCommit]:
+        return {
+            one: git_template.rendered((await prepared(repository, one)).bundle) for one in commits
+        }
+
+    return CommitSource(repository.line, render)
 
 
 def _loop(
@@ -185,6 +198,7 @@ def _loop(
         repository.movement,
         revision_selector.prepare_directly(_prepare),
         branch="main",
+        commits=_commits(repository),
     )
     timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(2).random)
     return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), events.append, timing)

@@ -14,7 +14,7 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.apimachinery import agent_records, daemonsets
 from gitops_ds.deployer import owner_identity, state_store
-from gitops_ds.deployer.apply import applied_templates, applier
+from gitops_ds.deployer.apply import applied_templates, applier, template_commits
 from gitops_ds.deployer.apply.applier import AppliedObject, Applier, ApplyOutcome
 from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
@@ -31,7 +31,7 @@ from gitops_ds.model.events.deployer import (
     RepositoryMoved,
 )
 from gitops_ds.model.events.drift import DriftCorrected
-from gitops_ds.model.objects import DAEMONSET, CommitId, Key
+from gitops_ds.model.objects import DAEMONSET, CommitId, Key, annotations_of
 from gitops_ds.model.required_agents import AgentRecord
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
 from gitops_ds.model.skip_reasons import LEFT_GIT, DriftPolicy
@@ -73,7 +73,8 @@ async def carry_out(
     def report(done: AppliedObject) -> None:
         version = str(done.body["metadata"]["resourceVersion"]) if done.body else ""
         target.wrote(done.change.key, version)
-        emit(Applied(clock(), done.change, done.warnings))
+        commit = str(annotations_of(done.body).get(names.COMMIT) or "") if done.body else ""
+        emit(Applied(clock(), done.change, done.warnings, commit))
         if drifted := plan.drifted.get(done.change.key):
             emit(DriftCorrected(clock(), done.change.key, drifted, drift.words(drifted)))
 
@@ -191,7 +192,8 @@ async def _save(target: DeployTarget, base: DeployerState, state: DeployerState)
                 agents={**other.agents, **state.agents},
                 digests={**other.digests, **state.digests},
                 generations={**other.generations, **state.generations},
-                revisions={**other.revisions, **state.revisions},
+                commits={**other.commits, **state.commits},
+                causes={**other.causes, **state.causes},
                 templates={**other.templates, **state.templates},
                 required=_joined(other.required, state.required),
                 version=other.version,
@@ -266,7 +268,9 @@ def after_apply(
         generations=_generations(prepared, outcome, gone),
         templates=_templates(prepared, settled.keys(), inventory),
         required=_required(prepared, settled),
-        revisions=_revisions(prepared, gone),
+        revisions={},  # of earlier versions
+        commits=template_commits.after(prepared, outcome, gone),
+        causes=dict(context.stamp.causes),
         waiting=suspended(plan),
         kept=_kept(plan) - gone,
         drift={key: left for key, left in standing.items() if key not in written},
@@ -347,39 +351,6 @@ def _agents(
                 else {}
             )
     return agents
-
-
-def _revisions(prepared: PreparedPlan, gone: set[Key]) -> Mapping[Key, Mapping[int, CommitId]]:
-    by_daemonset = {
-        key: dict(commits) for key, commits in prepared.state.revisions.items() if key not in gone
-    }
-    for change in prepared.plan.changes:
-        rollout, commit = change.rollout, _commit(prepared.plan, change)
-        if rollout is None or commit is None or change.operation is Operation.DELETE:
-            continue
-        kept = {revision.number for revision in prepared.inputs.live.revisions.get(change.key, ())}
-        # a higher number was predicted, and its revision follows
-        newest = max(kept, default=0)
-        commits = {
-            number: commit
-            for number, commit in by_daemonset.get(change.key, {}).items()
-            if number in kept or number > newest
-        }
-        moved = rollout.old is None or rollout.old != rollout.new
-        if change.operation is not Operation.KEEP and moved:
-            commits[rollout.becomes] = commit
-        elif rollout.current is not None:
-            commits.setdefault(
-                rollout.current, by_daemonset.get(change.key, {}).get(rollout.current, commit)
-            )
-        by_daemonset[change.key] = commits
-    return by_daemonset
-
-
-def _commit(plan: Plan, change: Change) -> CommitId | None:
-    """The source of a change: its own template object, else the plan's commit."""
-    holder = change.manifest.holder if change.manifest else None
-    return holder.commit if holder else plan.commit
 
 
 def next_comparison(state: DeployerState, options: ApplyOptions, now: float) -> float:

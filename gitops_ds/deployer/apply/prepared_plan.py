@@ -43,7 +43,7 @@ from gitops_ds.plan import (
 )
 from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
-from gitops_ds.plan.rollouts import git_template, staging, targets
+from gitops_ds.plan.rollouts import git_template, staging, targets, template_causes
 from gitops_ds.plan.rollouts.staging import StagedBundle
 
 
@@ -154,12 +154,14 @@ async def _strays(target: PlanTarget, located: LocatedBundle, live: Live) -> Map
 def _context(
     target: PlanTarget, located: LocatedBundle, options: ApplyOptions, state: DeployerState
 ) -> PlanContext:
-    commit = located.commit
+    commit, bundle = located.commit, located.bundle
+    causes = {**template_causes.known(bundle, state), **located.causes}
     stamp = Stamp(
         target.owner,
         target.repository,
         commit.id if commit else "",
         commit.subject if commit else "",
+        causes=template_causes.completed(bundle, causes, commit),
     )
     return PlanContext(
         stamp,

@@ -23,12 +23,15 @@ class Planned(Event, frozen=True):
 
 
 class Applied(Event, frozen=True):
-    """A written object; `warnings` are the API server's."""
+    """A written object; `warnings` are the API server's. `gave` is the commit that gave a
+    DaemonSet its template, empty for another object.
+    """
 
     definition = EventDefinition("Applied", Level.INFO, Tone.GOOD, metric="gitopsds_applied")
 
     change: Change
     warnings: tuple[str, ...] = ()
+    gave: str = ""
 
     @property
     def about(self) -> Key | None:

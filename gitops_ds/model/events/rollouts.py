@@ -159,6 +159,10 @@ class RolloutHalted(RolloutEvent, frozen=True):
         return Notice(Topic.FAILED, self.text(), HALTED, self.commit, self.daemonset)
 
 
+def _also(text: str) -> str:
+    return f"; {text}" if text else ""
+
+
 class GitStepEvent(AgentEvent, frozen=True):
     """An event about an approval or a revert of the commit of a rollout, both in Git."""
 
@@ -220,7 +224,9 @@ class ApprovalFailed(GitStepEvent, frozen=True):
 
 
 class RevertCommitted(GitStepEvent, frozen=True):
-    """A commit that reverts the template of a halted rollout is on the branch."""
+    """A commit that reverts the template of a halted rollout is on the branch. `taken_back` names
+    the reverted commits, and other objects that change.
+    """
 
     definition = EventDefinition(
         "RevertCommitted",
@@ -228,17 +234,18 @@ class RevertCommitted(GitStepEvent, frozen=True):
         Tone.GOOD,
         reason="RevertCommitted",
         topic=Topic.FAILED,
-        keys=("commit", "revert", "branch"),
+        keys=("commit", "revert", "branch", "taken_back"),
     )
 
     revert: CommitId
     branch: str
+    taken_back: str = ""
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
         return (
             f"commit {short(self.commit)} is reverted by {short(self.revert)} on {self.branch}: "
-            "its rollout was halted"
+            f"its rollout was halted{_also(self.taken_back)}"
         )
 
 
@@ -246,6 +253,8 @@ class RevertProposed(GitStepEvent, frozen=True):
     """A commit that reverts the template of a halted rollout waits for its merge.
 
     `url` is the page of the pull request, empty if another replica or cluster opened it.
+    `taken_back` names the reverted commits, other objects that change, and why the revert is not
+    pushed.
     """
 
     definition = EventDefinition(
@@ -254,16 +263,20 @@ class RevertProposed(GitStepEvent, frozen=True):
         reason="RevertProposed",
         warning=True,
         topic=Topic.FAILED,
-        keys=("commit", "branch", "url"),
+        keys=("commit", "branch", "url", "taken_back"),
     )
 
     branch: str
     url: str
+    taken_back: str = ""
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
         where = self.url or f"branch {self.branch} exists"
-        return f"merge the revert of commit {short(self.commit)}, whose rollout was halted: {where}"
+        return (
+            f"merge the revert of commit {short(self.commit)}, whose rollout was halted: {where}"
+            f"{_also(self.taken_back)}"
+        )
 
 
 class RevertFailed(GitStepEvent, frozen=True):

@@ -26,10 +26,11 @@ class RolloutIdentity(msgspec.Struct, frozen=True):
 class HaltedRollout(msgspec.Struct, frozen=True):
     """The rollout of a template that the applied commit still has.
 
-    `commit` is the first applied one with the template, `since` the last applied one without it
-    (empty: unknown). `template` is the digest of the template in Git; `files` are the files that it
-    is rendered from, below the followed folder, and the folders of the agent. `cluster` is the
-    cluster's name in the repository.
+    `commit` gave the template, `commits` are all that turned the template before into it, newest
+    first, none if unknown; `since` is the last applied one without it (empty: unknown). `template`
+    is the digest of the template in Git; `files` are the files and directories that decide it,
+    below the followed folder, `own` those of the agent alone. `cluster` is the cluster's name in
+    the repository.
     """
 
     daemonset: Key
@@ -41,6 +42,8 @@ class HaltedRollout(msgspec.Struct, frozen=True):
     halt: Halt
     revert: Revert
     cluster: str = ""
+    own: frozenset[str] = frozenset()
+    commits: tuple[CommitId, ...] = ()
 
     @property
     def identity(self) -> RolloutIdentity:
@@ -54,11 +57,14 @@ class HaltedRollout(msgspec.Struct, frozen=True):
 
 
 class AppliedRollouts(msgspec.Struct, frozen=True):
-    """The rollouts of an applied commit: the halted ones, and the stages that need an approval."""
+    """The rollouts of an applied commit: the halted ones, and the stages that need an approval.
+    `proven` are the digests of the proven templates in Git.
+    """
 
     commit: CommitId
     halted: tuple[HaltedRollout, ...] = ()
     waiting: tuple[WaitingStage, ...] = ()
+    proven: Mapping[Key, str] = msgspec.field(default_factory=dict)
 
 
 class FileChange(msgspec.Struct, frozen=True):

@@ -47,7 +47,8 @@ class TemplateProof(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class HaltedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     """A halted template: the hash of its pods, its identity (`template`), its commit, the time of
-    the halt, the reason, and the first applied commit without it (`ended`), empty before.
+    the halt, the reason, and the commit that replaced it (`ended`), empty before. `commits` are all
+    that turned the template before into it, if they are several.
 
     The deployer's state also has the whole `halt`, and the last applied commit without the
     template (`since`), for the revert.
@@ -62,13 +63,15 @@ class HaltedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     since: str = ""
     halt: Halt | None = None
     ended: str = ""
+    commits: tuple[str, ...] = ()
 
 
 class RecordedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     """The template that a template in Git is by an answer of the API server, to our write or to a
     dry run: its identity (`template`), the digest of its text in Git (`source`), the commit that
-    brought it, and the last applied commit without it (`since`). `body` is the complete template of
-    an applied one: who may write the DaemonSet may delete all others.
+    brought it, and the last applied commit without it (`since`). `commits` are all that turned the
+    template before into it, newest first, none if unknown. `body` is the complete template of an
+    applied one: who may write the DaemonSet may delete all others.
     """
 
     template: str
@@ -76,6 +79,7 @@ class RecordedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     commit: str = ""
     since: str = ""
     body: Body = {}
+    commits: tuple[str, ...] = ()
 
 
 class TemplateHistory(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -52,22 +52,29 @@ def halted(
             commit=CommitId(recorded.commit),
             since=recorded.since,
             template=Digest(git_template.digest(manifest)),
-            files=files_of(manifest),
+            files=deciding_files(manifest, bundle),
+            own=own_files(manifest),
+            commits=tuple(map(CommitId, recorded.commits)),
             halt=halt,
             revert=policy.on_failure.revert,
             cluster=bundle.cluster.name,
         )
 
 
-def files_of(manifest: Manifest) -> frozenset[str]:
-    """The files that a manifest is rendered from, and the agent's folder."""
-    origin = manifest.origin
-    pointers = [origin.base, *(one for some in origin.set_by.values() for one in some)]
-    files = {pointer.file for pointer in pointers}
-    base = PurePosixPath(origin.base.file)
-    if base.parts[0] == "agents" and len(base.parts) > 2:
-        files.add(PurePosixPath(*base.parts[:2]).as_posix())
-    return frozenset(files)
+def proven(
+    states: Mapping[Key, TemplateHistory], histories: Mapping[Key, TemplateHistory]
+) -> Mapping[Key, str]:
+    """The digests in Git of the templates in force: the proven ones, and without a rollout policy
+    the applied ones. `histories` are newer than `states`.
+    """
+    known = ((key, one.proof or one.applied) for key, one in {**states, **histories}.items())
+    return {key: one.source for key, one in known if one is not None and one.source}
+
+
+def own_files(manifest: Manifest) -> frozenset[str]:
+    """The file of a manifest, and the folder of its agent."""
+    base = manifest.origin.base.file
+    return frozenset(filter(None, (base, _agent_folder(base))))
 
 
 def deciding_files(manifest: Manifest, bundle: Bundle) -> frozenset[str]:
@@ -75,7 +82,9 @@ def deciding_files(manifest: Manifest, bundle: Bundle) -> frozenset[str]:
     that no file has any more: those of its agent, cluster and environment, and those that the
     renderers read. Files of another agent count only if the manifest has a value of that agent.
     """
-    files, base = files_of(manifest), manifest.origin.base.file
+    origin, base = manifest.origin, manifest.origin.base.file
+    files = {base, *(one.file for pointers in origin.set_by.values() for one in pointers)}
+    files |= own_files(manifest)
     places = {"gitops-ds.yaml", ".gitopsdsignore", f"agents/{manifest.agent}"}
     places |= {f"clusters/{bundle.cluster.name}.yaml"}
     places |= {f"environments/{bundle.cluster.environment}.yaml"}
@@ -86,7 +95,7 @@ def deciding_files(manifest: Manifest, bundle: Bundle) -> frozenset[str]:
         folder = _agent_folder(file)
         if folder is None or folder in agents:
             places |= {file, folder or PurePosixPath(file).parent.as_posix()}
-    return files | places
+    return frozenset(files | places)
 
 
 def _agent_folder(file: str) -> str | None:

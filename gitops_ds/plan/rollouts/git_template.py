@@ -12,14 +12,16 @@ from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import Body, digest_of
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
-from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.model.rollouts.template_cause import RenderedCommit, TemplateCause
+from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.plan import object_owner
 from gitops_ds.plan.options import DryRunResult, PlanContext
 
 
 class GitTemplate(msgspec.Struct, frozen=True):
     """The template of a manifest: the digest of its text (`source`), its body in the API server as
-    far as it is known, the identities that it certainly has, and the commit that has it.
+    far as it is known, the identities that it certainly has, the commit that gave it with its
+    `subject`, and all commits that turned the template before into it.
 
     `is_recorded`: by the state, the same manifest was the last one that was applied.
     """
@@ -29,6 +31,8 @@ class GitTemplate(msgspec.Struct, frozen=True):
     identities: frozenset[str]
     commit: str = ""
     is_recorded: bool = False
+    commits: tuple[str, ...] = ()
+    subject: str = ""
 
     @property
     def identity(self) -> str:
@@ -48,13 +52,21 @@ def read(manifest: Manifest, answer: DryRunResult | None, context: PlanContext) 
         body = template_of(answer.created)
     elif answer is not None and answer.body is not None and is_of_git(answer.body, manifest):
         body = template_of(answer.body)
+    stamp, cause = object_owner.stamp_of(manifest, context.stamp), _cause(manifest, context)
     return GitTemplate(
         digest(manifest),
         body,
         frozenset((proofs.identity(text), proofs.identity(body))),
-        object_owner.stamp_of(manifest, context.stamp).commit,
+        stamp.commit,
         is_recorded=context.state.digests.get(manifest.key) == manifest.digest,
+        commits=cause.commits if cause is not None and cause.exact else (),
+        subject=stamp.subject,
     )
+
+
+def _cause(manifest: Manifest, context: PlanContext) -> TemplateCause | None:
+    """The record of its commit; None for a manifest from an object of the cluster."""
+    return None if manifest.holder is not None else context.stamp.causes.get(manifest.key)
 
 
 def is_of_git(answer: Body, manifest: Manifest) -> bool:
@@ -87,6 +99,15 @@ def known_target(
 def digest(manifest: Manifest) -> str:
     """The digest of the template in Git, without the defaults of the API server."""
     return digest_of(template_of(manifest.body))[:16]
+
+
+def rendered(bundle: Bundle) -> RenderedCommit:
+    """The digests of the manifests and templates of a commit."""
+    every = bundle.manifests
+    return RenderedCommit(
+        {key: one.digest for key, one in every.items()},
+        {key: digest(one) for key, one in every.items() if key.is_daemonset},
+    )
 
 
 def template_of(body: Body) -> Body:

@@ -127,9 +127,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         name = targets.name_of(old) if old is not None else ""
         every = (*live.targets.get(key, ()), *live.revisions.get(key, ()))
         current = next((one for one in every if one.name == name), None)
-        history = template_history.ended(
-            history, current, git_template.digest(manifest), context.stamp.commit
-        )
+        history = template_history.ended(history, current, git)
         history = template_history.completed(history, current, git)
         is_open = old is not None and template_history.is_open(old, stored, git)
         return cls(
@@ -201,10 +199,10 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
 
     def _first(self, history: TemplateHistory) -> TemplateHistory:
         """The history of a DaemonSet that is created: its first template is not staged."""
-        template, commit = self._template, self.context.stamp.commit
+        template = self._template
         proof = TemplateProof(
             proofs.identity(template),
-            commit,
+            self.git.commit,
             self.context.now,
             ProofKind.FIRST,
             self._wanted.source,
@@ -343,20 +341,22 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         return {names.HALTED: halted_templates.encoded(kept)} if kept else {}
 
     def _target_revision(self, old: Body) -> Manifest:
-        known, stamp = self._known, self.context.stamp
+        known = self._known
         template = known.template if known is not None else self.git.body
         commit = self._target_commit(known)
         # as the built-in controller copies it, for kubectl rollout history
-        cause = (known and _annotation(known, names.CHANGE_CAUSE)) or stamp.subject
+        cause = (known and _annotation(known, names.CHANGE_CAUSE)) or self.git.subject
         cause = annotations_of(self.manifest.body).get(names.CHANGE_CAUSE) or cause
         taken = {one.name for one in self.live.revisions.get(self.manifest.key, ())}
         body = target_revisions.body_of(daemonsets.daemonset_of(old), template, commit, taken)
         if known is not None:
             body["metadata"]["name"] = known.name
-        since = self._since(old, known, commit)
+        since, recorded = self._since(old, known, commit), self._recorded_target
+        commits = recorded.commits if recorded is not None else ()
         body["metadata"]["annotations"] |= {
             names.TEMPLATE_DIGEST: git_template.digest(self.manifest),
             **({names.SINCE: since} if since else {}),
+            **({names.COMMITS: ",".join(commits)} if len(commits) > 1 else {}),
             **({names.CHANGE_CAUSE: cause} if cause else {}),
         }
         return self._of_revision(body)
@@ -400,8 +400,11 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         if waits or not self._wanted.template:
             return self.history.target
         commit = self._target_commit(self._known)
-        since = self._since(old, self._known, commit)
-        return RecordedTemplate(self._wanted.template, self._wanted.source, commit, since)
+        since, target = self._since(old, self._known, commit), self.history.target
+        is_same = target is not None and target.source == self.git.source
+        commits = target.commits if target is not None and is_same else self.git.commits
+        source = self._wanted.source
+        return RecordedTemplate(self._wanted.template, source, commit, since, commits=commits)
 
 
 def _annotation(revision: Revision, name: str) -> str:

@@ -140,18 +140,14 @@ def without_policy(history: TemplateHistory) -> TemplateHistory:
     return TemplateHistory(halted=history.halted, uid=history.uid, applied=applied)
 
 
-def ended(
-    history: TemplateHistory, current: Revision | None, source: str, commit: str
-) -> TemplateHistory:
-    """The history with the commit that replaces the halted template of the current target; `source`
-    is the digest of the template in it.
-    """
+def ended(history: TemplateHistory, current: Revision | None, git: GitTemplate) -> TemplateHistory:
+    """The history with the commit that replaces the halted template of the current target."""
     if current is None:
         return history
     hash = revisions.labels_of(current).get(names.ROLLOUT, "")
     halted = tuple(
-        replace(one, ended=commit)
-        if one.hash == hash and one.source and one.source != source and not one.ended
+        replace(one, ended=git.commit)
+        if one.hash == hash and one.source and one.source != git.source and not one.ended
         else one
         for one in history.halted
     )

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 
 from gitops_ds import errors
 from gitops_ds.checks.engine import check
 from gitops_ds.deployer import revision_selector
 from gitops_ds.deployer.owner_identity import OwnerKey
+from gitops_ds.deployer.template_causes import CommitSource
 from gitops_ds.deployer.wave_gate import WaveSource
 from gitops_ds.git import revision
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.objects import CommitId, Digest
 from gitops_ds.model.rollouts.cluster_report import ClusterOrder
+from gitops_ds.model.rollouts.halted_rollout import BranchCommit
+from gitops_ds.model.rollouts.template_cause import RenderedCommit
 from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.sources.signatures import Mode, Unverified, Verified
 from gitops_ds.model.sources.source_tree import SourceTree
@@ -62,6 +65,7 @@ class GitSource:
             follows_rewrites=self._settings.verify.follows_rewrites,
             branch=followed(self._settings),
             waves=WaveSource(self._reports, self._earlier),
+            commits=self.commits(),
         )
 
     async def newest(self) -> CommitId:
@@ -87,6 +91,18 @@ class GitSource:
     async def prepared(self, commit: CommitId) -> Prepared:
         """A commit of the local copy, rendered and checked; also one that was not pushed."""
         return await self._preparing.prepared(self._job(commit))
+
+    def commits(self) -> CommitSource:
+        """The commits of the local copy, for the causes of templates and for reverts."""
+        return CommitSource(self._line, self._render, self._settings.path)
+
+    async def _line(self, since: CommitId, head: CommitId, limit: int) -> tuple[BranchCommit, ...]:
+        await self.repository.fetch(since)
+        return await self.repository.line(since, head, limit)
+
+    async def _render(self, commits: Sequence[CommitId]) -> Mapping[CommitId, RenderedCommit]:
+        job = replace(self._job(commits[0]), rendered=tuple(commits), clean={})
+        return await self._preparing.digests(job)
 
     def owner_key(self, prepared: Prepared) -> OwnerKey:
         """What owns the objects of a commit."""

@@ -79,14 +79,15 @@ class CommitStage:
 
 @dataclass(slots=True)
 class CommitProgress:
-    """One commit: whether it is applied, the objects written for it, and why it is not applied
+    """One commit: whether it is applied, the objects written for it with their commits (that of a
+    DaemonSet gave its template, and may be an earlier one), and why it is not applied
     (`failure`), or not yet (`hold`). `published` is the stage on the forge. `waits`: for other
     clusters; `earlier` are the commits that were applied meanwhile, and do not overtake it.
     """
 
     commit: str
     applied: bool = False
-    written: set[Key] = field(default_factory=set)
+    written: dict[Key, str] = field(default_factory=dict)
     failure: str = ""
     hold: str = ""
     published: CommitStage | None = None
@@ -100,7 +101,7 @@ class CommitTracker:
 
     stages: dict[str, CommitStage]
     open: list[CommitProgress] = field(default_factory=list)
-    _written: set[Key] = field(default_factory=set)
+    _written: dict[Key, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Continues with the commits that an earlier process has left before their last stage."""
@@ -115,10 +116,10 @@ class CommitTracker:
         match event:
             case NewCommit(commit=commit):
                 self._progress_of(commit)
-            case Applied(change=change) if (
+            case Applied(change=change, gave=gave) if (
                 change.key.is_daemonset and change.operation is not Operation.DELETE
             ):
-                self._written.add(change.key)
+                self._written[change.key] = gave
             case CommitRejected(commit=str(commit), findings=findings):
                 self._block(commit, failure=f"not applied: {report.line_of(findings[0])}")
             case VerificationFailed(commit=commit, message=message):
@@ -141,7 +142,7 @@ class CommitTracker:
                 pass
 
     def _reconciled(self, event: Reconciled, commit: str) -> None:
-        written, self._written = self._written, set()
+        written, self._written = self._written, {}
         waiting = [skip.message for skip in event.failed if skip.reason in _WAITING]
         failed = [skip.message for skip in event.failed if skip.reason not in _WAITING]
         suspended = [f"suspended: {skip.message}" for skip in event.suspended]
@@ -229,9 +230,15 @@ def _stage(
         for agent in agents
         if agent.seen.daemonset.uid
     }
-    own = [agent for agent in agents if commits.get(agent.key) == progress.commit]
-    current = (progress.commit, *later)
-    unseen = {key for key in progress.written if commits.get(key) not in current}
+    written = {key: commit or progress.commit for key, commit in progress.written.items()}
+    own = [
+        agent
+        for agent in agents
+        if (carried := commits.get(agent.key)) == progress.commit
+        or (carried and carried == written.get(agent.key))
+    ]
+    # After a later commit the watch may show any commit of that one.
+    unseen = {key for key, commit in written.items() if commits.get(key) != commit and not later}
     unseen |= agents_in_git - commits.keys()
     if not own and not unseen:
         return (

@@ -1,9 +1,9 @@
 """Writes reverts to Git after halted rollouts: a revert commit on the followed branch, or a pull
 request with it.
 
-`plan.rollouts.rollout_reverts` decides which commits are reverted. The revert is rendered before
-the push: it must change the halted template. A failed attempt is repeated with back-off; the
-rollout stays halted meanwhile.
+`plan.rollouts.rollout_reverts` decides what is reverted. The revert is rendered before the push: it
+must restore the template before, and is only proposed if it changes more than it should. A failed
+attempt is repeated with back-off; the rollout stays halted meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gitops_ds import __version__, errors
+from gitops_ds.deployer.template_causes import CauseFinder, CommitSource
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import NewPullRequest
 from gitops_ds.forges.forge_access import ForgeAccess
@@ -29,9 +30,12 @@ from gitops_ds.model.events.rollouts import (
 from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollout, RolloutIdentity
+from gitops_ds.model.rollouts.template_cause import RenderedCommit
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan.rollouts import git_template, rollout_reverts
-from gitops_ds.plan.rollouts.rollout_reverts import BranchHistory, NoRevert, RevertCommits
+from gitops_ds.plan.rollouts import rollout_reverts, template_causes
+from gitops_ds.plan.rollouts.rollout_reverts import RevertPlan
+from gitops_ds.plan.rollouts.template_causes import BranchLine, Rendered, WantedCause
 from gitops_ds.service.git import forge_discovery, git_auth, git_source
 from gitops_ds.service.runnable import TimedAttempts
 from gitops_ds.settings.repository import RepositorySettings
@@ -43,14 +47,16 @@ BACKOFF = Backoff(15.0, 900.0, jitter=0.1)
 class RevertContext(msgspec.Struct, frozen=True):
     """The dependencies of a writer.
 
-    `prepared` renders a commit; `applied` returns the rollouts of the last reconciliation, None
-    before the first and while another replica leads; `pushed` is called with each pushed commit.
+    `prepared` renders and checks a commit; `commits` are those of the branch. `applied` returns the
+    rollouts of the last reconciliation, None before the first and while another replica leads;
+    `pushed` is called with each pushed commit.
     `clock` returns seconds since 1970, `chance` a number in [0, 1).
     """
 
     repository: Repository
     settings: RepositorySettings
     prepared: Callable[[CommitId], Awaitable[Prepared]]
+    commits: CommitSource
     applied: Callable[[], AppliedRollouts | None]
     pushed: Callable[[CommitId], None]
     emit: Emit
@@ -72,12 +78,27 @@ class _NotNow(Exception):
     """The present branch needs no revert."""
 
 
+class _ForAPerson(errors.Refused):
+    """The revert changes more than the template: only a person may decide for it."""
+
+
+class BuiltRevert(msgspec.Struct, frozen=True):
+    """A revert commit, unpushed: why a person must decide, empty if it may be pushed, and what it
+    takes back.
+    """
+
+    commit: CommitId
+    concern: str
+    taken_back: str
+
+
 class RevertWriter(TimedAttempts[HaltedRollout]):
     """Writes the reverts of one repository while `run` runs."""
 
     def __init__(self, context: RevertContext) -> None:
         super().__init__(context.clock)
         self._context = context
+        self._finder = CauseFinder(context.commits)
         self._written: set[RolloutIdentity] = set()
         self._attempts: dict[RolloutIdentity, _Attempts] = {}
         self._pushed: set[RolloutIdentity] = set()  # branches of pull requests
@@ -122,7 +143,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
 
     async def _write(self, halted: HaltedRollout) -> GitStepEvent:
         """Pushes the revert. Raises GitopsError, and _NotNow if no revert is needed."""
-        context, repository = self._context, self._context.repository
+        context = self._context
         if not context.settings.push:
             raise errors.Refused(
                 "the service may not push: set repository.push, with credentials that have write "
@@ -131,17 +152,32 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         branch = await self._branch()
         if halted.revert.how == "commit":
             try:
-                commit = await repository.push_with_retry(
-                    lambda tip: self._build(halted, tip), branch
-                )
-            except errors.SourceDenied:
+                return await self._push(halted, branch)
+            except (errors.SourceDenied, _ForAPerson):
                 if context.settings.forge is None:
                     raise
-            else:
-                context.pushed(commit)
-                about = (context.clock(), halted.daemonset, halted.uid, halted.commit)
-                return RevertCommitted(*about, commit, branch)
         return await self._propose(halted, branch)
+
+    async def _push(self, halted: HaltedRollout, branch: str) -> RevertCommitted:
+        """Pushes the revert to the branch. Raises _ForAPerson if it must not be pushed by itself,
+        and GitopsError.
+        """
+        built: list[BuiltRevert] = []
+
+        async def build(tip: CommitId) -> CommitId:
+            built.append(await self._build(halted, tip))
+            if built[-1].concern:
+                raise _ForAPerson(
+                    f"the revert needs a decision: {built[-1].concern}. Revert manually, or set "
+                    "repository.forge for a pull request"
+                )
+            return built[-1].commit
+
+        context = self._context
+        commit = await context.repository.push_with_retry(build, branch)
+        context.pushed(commit)
+        about = (context.clock(), halted.daemonset, halted.uid, halted.commit)
+        return RevertCommitted(*about, commit, branch, built[-1].taken_back)
 
     async def _propose(self, halted: HaltedRollout, target: str) -> RevertProposed:
         """Opens the pull request. A branch with the same changes was pushed for it before: by this
@@ -151,21 +187,23 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         forge = self._forge()
         tip = await repository.tip(Branch(target))
         await repository.fetch(tip)
-        commit = await self._build(halted, tip)
+        built = await self._build(halted, tip)
+        commit = built.commit
         branch = f"gitops-ds/revert-{short(halted.commit)}-{halted.daemonset.name}"
         about = (context.clock(), halted.daemonset, halted.uid, halted.commit)
+        effect = ". ".join(filter(None, (built.taken_back, built.concern)))
         try:
             await repository.push(commit, branch, None)
         except errors.PushRejected:
             await self._require_same(commit, tip, branch)
             if halted.identity not in self._pushed:
-                return RevertProposed(*about, branch, "")
+                return RevertProposed(*about, branch, "", effect)
         self._pushed.add(halted.identity)
         info = await repository.info(commit)
-        text = rollout_reverts.quoted(rollout_reverts.reason(halted))
+        text = rollout_reverts.quoted(f"{rollout_reverts.reason(halted)}\n\n{effect}")
         async with Forge(forge, PATIENCE, f"gitops-ds/{__version__}") as there:
             url = await there.open(NewPullRequest(branch, target, info.subject, text))
-        return RevertProposed(*about, branch, url)
+        return RevertProposed(*about, branch, url, effect)
 
     async def _require_same(self, commit: CommitId, tip: CommitId, branch: str) -> None:
         """Raises Refused if the existing branch has other changes than the revert: it may be of
@@ -191,33 +229,93 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
             name: change.after for one in reversed(commits) for name, change in one.changes.items()
         }
 
-    async def _build(self, halted: HaltedRollout, tip: CommitId) -> CommitId:
-        """The revert commit on the tip, unpushed."""
+    async def _build(self, halted: HaltedRollout, tip: CommitId) -> BuiltRevert:
+        """The revert on the tip, unpushed. Raises GitopsError, and _NotNow if none is needed."""
         repository, applied = self._context.repository, self._context.applied()
         if applied is None or halted.identity not in {one.identity for one in applied.halted}:
             raise _NotNow
         await repository.fetch(halted.commit)
+        halted = await self._with_commits(halted, tip)
+        oldest = halted.commits[-1]
+        line = await self._line(await self._parent(oldest), tip)
+        rendered = await self._finder.rendered(rollout_reverts.to_render(halted, line, tip))
+        if not line.commits:
+            raise errors.Refused(f"commit {short(oldest)} is not on the branch")
+        obstacle = rollout_reverts.obstacle(halted, line, rendered)
+        if obstacle is not None:
+            raise _NotNow if obstacle.settled else errors.Refused(obstacle.reason)
+        commit, plan, reverted = await self._tried(halted, line, rendered)
+        effect = rollout_reverts.effect(
+            halted, plan, line, {**rendered, rollout_reverts.REVERT: reverted}, applied.proven
+        )
+        await self._verify(commit)
+        return BuiltRevert(
+            commit, effect.concern, rollout_reverts.taken_back(halted, plan, line, effect)
+        )
+
+    async def _with_commits(self, halted: HaltedRollout, tip: CommitId) -> HaltedRollout:
+        """The rollout with the commits that gave the template, of which the record may know too
+        little. Raises Refused if they can't be found.
+        """
+        if halted.commits:
+            return halted
         since = CommitId(halted.since) or await self._parent(halted.commit)
-        history = BranchHistory(
-            since,
-            await repository.branch_commits(since, tip),
-            applied.commit,
-            self._context.settings.path,
+        wanted = {halted.daemonset: WantedCause(halted.template, halted.files)}
+        found = await self._finder.find(since, tip, wanted)
+        cause = found.get(halted.daemonset)
+        if cause is None:
+            raise errors.Refused(
+                f"no commit after {short(since)} is known to give the halted template"
+            )
+        if not cause.exact:
+            some = ", ".join(map(short, cause.commits))
+            raise errors.Refused(f"one of these commits gave the halted template: {some}")
+        return replace(halted, commits=tuple(map(CommitId, cause.commits)))
+
+    async def _line(self, since: CommitId, tip: CommitId) -> BranchLine:
+        most = template_causes.MOST_COMMITS
+        commits = await self._context.repository.line(since, tip, most + 1)
+        if len(commits) > most:
+            raise errors.Refused(f"the branch has more than {most} commits since {short(since)}")
+        return BranchLine(since, commits, self._context.settings.path)
+
+    async def _tried(
+        self, halted: HaltedRollout, line: BranchLine, rendered: Rendered
+    ) -> tuple[CommitId, RevertPlan, RenderedCommit]:
+        """The smallest revert that restores the template before, rendered. Raises Refused without
+        one.
+        """
+        repository, tip = self._context.repository, line.commits[0].info.id
+        goal, plans = (
+            rollout_reverts.goal(halted, line, rendered),
+            rollout_reverts.plans(halted, line),
         )
-        plan = rollout_reverts.choose(halted, history)
-        if isinstance(plan, NoRevert):
-            raise _NotNow if plan.settled else errors.Refused(plan.reason)
-        why = CommitReason(
-            rollout_reverts.reason(halted),
-            self._signature(halted),
-            rollout_reverts.trailers(halted, plan),
-        )
-        if isinstance(plan, RevertCommits):
-            commit = await repository.revert(tip, plan.commits, why)
-        else:
-            commit = await repository.restore(tip, plan.to, plan.files, why)
-        await self._verify(halted, commit)
-        return commit
+        failure = errors.Refused("the commits of the halted template change no file")
+        for plan in plans:
+            why = CommitReason(
+                rollout_reverts.reason(halted),
+                self._signature(halted),
+                rollout_reverts.trailers(halted, plan),
+            )
+            try:
+                commit = await repository.revert(tip, {o.commit: o.files for o in plan}, why)
+            except errors.Refused as error:
+                failure = error
+                continue
+            reverted = (await self._finder.rendered((commit,))).get(commit)
+            template = reverted.templates.get(halted.daemonset) if reverted is not None else None
+            if reverted is not None and template is not None and template != halted.template:
+                if template == goal or plan is plans[-1]:
+                    return commit, plan, reverted
+            elif reverted is None:
+                failure = errors.Refused("the reverted files have an error")
+            elif template is None:
+                failure = errors.Refused(f"the revert would delete {halted.daemonset}")
+            else:
+                failure = errors.Refused(
+                    f"the revert of commit {short(halted.commit)} keeps the halted template"
+                )
+        raise failure
 
     async def _parent(self, commit: CommitId) -> CommitId:
         parents = (await self._context.repository.info(commit)).parents
@@ -225,20 +323,12 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
             raise errors.Refused(f"commit {short(commit)} is the first one: nothing to go back to")
         return parents[0]
 
-    async def _verify(self, halted: HaltedRollout, commit: CommitId) -> None:
-        """Renders the commit. Raises Refused if it keeps the halted template, or has errors."""
+    async def _verify(self, commit: CommitId) -> None:
+        """Raises Refused if the commit has errors."""
         prepared = await self._context.prepared(commit)
         refused = next((one for one in prepared.findings if one.refused), None)
         if refused is not None:
             raise errors.Refused(f"the reverted files have an error: {refused.message}")
-        manifest = prepared.bundle.manifests.get(halted.daemonset)
-        if manifest is None:
-            raise errors.Refused(f"the revert would delete {halted.daemonset}")
-        if git_template.digest(manifest) == halted.template:
-            raise errors.Refused(
-                f"the revert of commit {short(halted.commit)} keeps the halted template: another "
-                "file sets it"
-            )
 
     async def _branch(self) -> str:
         """The followed branch. Raises Refused if a tag or a commit is followed."""

@@ -1,0 +1,122 @@
+"""The commit of a template, over small histories: rendered content decides, not files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import pytest
+
+from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.rollouts.halted_rollout import BranchCommit, FileChange
+from gitops_ds.model.rollouts.template_cause import RenderedCommit, TemplateCause
+from gitops_ds.model.sources.source_tree import CommitInfo
+from gitops_ds.plan.rollouts import template_causes
+from gitops_ds.plan.rollouts.template_causes import BranchLine, WantedCause
+
+AGENT = Key("apps", "DaemonSet", "default", "agent")
+OWN, SHARED, OTHER = "agents/agent/ds.yaml", "clusters/main.yaml", "agents/other/ds.yaml"
+PLACES = frozenset({"agents/agent", SHARED})
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def id(number: int) -> CommitId:
+    return CommitId(f"{number:040x}")
+
+
+def line(*files: str, start: int = 1, parent: int | None = None) -> BranchLine:
+    """A commit for each file, the oldest first, on the commit `start`."""
+    commits = []
+    for number, file in enumerate(files, start + 1):
+        above = (start if parent is None else parent) if number == start + 1 else number - 1
+        info = CommitInfo(id(number), (id(above),), AT, f"Author {number}", f"Change {number}")
+        commits.append(BranchCommit(info, info.subject, {file: FileChange("", "")}))
+    return BranchLine(id(start), commits[::-1])
+
+
+def wanted(
+    source: str, before: str | None = "P", goal: str | None = "", commits: tuple[int, ...] = ()
+) -> WantedCause:
+    """`goal` is that before, if empty; `commits` are those of a halted template before."""
+    record = TemplateCause(before, "0", commits=tuple(map(id, commits))) if before else None
+    goal = before if goal == "" else goal
+    return WantedCause(source, PLACES, record, goal, is_halted=bool(commits))
+
+
+def rendered(templates: Mapping[int, str]) -> dict[CommitId, RenderedCommit]:
+    return {
+        id(number): RenderedCommit({}, {AGENT: template} if template else {})
+        for number, template in templates.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("history", "cause", "templates", "expected", "commits"),
+    [
+        (line(OWN), wanted("H"), {}, 2, (2,)),
+        (line(OWN, OTHER), wanted("H"), {}, 2, (2,)),
+        (line(OTHER, OWN), wanted("H"), {}, 3, (3,)),
+        (line(SHARED, OWN), wanted("H"), {2: "P"}, 3, (3,)),
+        (line(OWN, SHARED), wanted("H"), {2: "H"}, 2, (2,)),
+        (line(OWN, OWN), wanted("H"), {2: "M"}, 3, (3, 2)),
+        (line(OWN, OWN, OWN), wanted("H"), {2: "H", 3: "P"}, 4, (4,)),
+        (line("base/kustomization.yaml"), wanted("H"), {}, 2, (2,)),
+        (line(OWN, parent=0), wanted("H"), {0: "M"}, 2, (2,)),
+        (line(OWN), wanted("H", None, None), {1: "P"}, 2, (2,)),
+        (line(OWN), wanted("H", "B", "P", commits=(1,)), {}, 2, (2, 1)),
+        (line(OWN, OWN), wanted("H", "B", "P", commits=(1,)), {2: "P"}, 3, (3,)),
+        (line(OWN), wanted("H", None, None), {1: ""}, 2, (2,)),
+        (line(OWN, OWN, OWN), wanted("H", None, None), {1: "P", 2: "H", 3: "P"}, 4, (4,)),
+    ],
+    ids=[
+        "one commit",
+        "a later commit of another agent",
+        "an earlier commit of another agent",
+        "an earlier commit of a shared file without effect",
+        "a later commit of a shared file without effect",
+        "two commits of the agent",
+        "a revert of a revert",
+        "a file that nothing names",
+        "a rewritten branch",
+        "no record",
+        "on a halted template",
+        "on the revert of a halted template",
+        "a new agent",
+        "a revert of a revert without a record",
+    ],
+)
+def test_the_commit_of_a_template_is_the_one_that_changed_it(
+    history: BranchLine,
+    cause: WantedCause,
+    templates: Mapping[int, str],
+    expected: int,
+    commits: tuple[int, ...],
+) -> None:
+    causes = {AGENT: cause}
+    assert set(template_causes.to_render(history, causes)) == set(map(id, templates))
+    found = template_causes.found(history, causes, rendered(templates))[AGENT]
+    assert (found.source, found.exact) == ("H", True)
+    assert (found.commit, found.author) == (id(expected), f"Author {expected}")
+    assert found.subject == f"Change {expected}"
+    assert found.commits == tuple(map(id, commits))
+
+
+def test_a_template_that_no_commit_changed_has_no_new_record() -> None:
+    causes = {AGENT: wanted("P", None, None)}
+    assert not template_causes.found(line(SHARED), causes, rendered({1: "P"}))
+
+
+def test_a_commit_that_cannot_be_rendered_leaves_one_of_several() -> None:
+    found = template_causes.found(line(OWN, OWN), {AGENT: wanted("H")}, {})[AGENT]
+    assert not found.exact
+    assert found.commit == id(3)
+    assert found.commits == (id(3), id(2))
+
+
+def test_the_number_of_renders_is_bounded() -> None:
+    long = line(*[OWN] * 50)
+    causes = {AGENT: wanted("H")}
+    ids = template_causes.to_render(long, causes)
+    assert len(ids) == template_causes.MOST_RENDERS
+    found = template_causes.found(long, causes, rendered(dict.fromkeys(range(32, 52), "H")))
+    assert not found[AGENT].exact
