@@ -256,7 +256,9 @@ class World:
             "lastTransitionTime": timestamps.text(self.now),
         }
         scheduled = {**condition, "type": "PodScheduled", "status": "True"}
-        conditions = [condition, scheduled]
+        earlier = (pod.get("status") or {}).get("conditions") or ()
+        bound = [one for one in earlier if one["type"] == "PodScheduled"]
+        conditions = [condition, *(bound or [scheduled])]
         pod["status"] = {"phase": "Running" if ready else "Pending", "conditions": conditions}
         if not ready:
             waiting = {"reason": "ImagePullBackOff", "message": "no such image"}

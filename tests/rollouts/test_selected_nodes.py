@@ -115,8 +115,8 @@ def test_a_node_whose_pod_was_never_ready_since_the_rollout_began_is_not_at_risk
     if late == "created":
         last["metadata"]["creationTimestamp"] = began
     else:
-        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": began}
-        last["status"]["conditions"].append(scheduled)
+        _, scheduled = last["status"]["conditions"]
+        scheduled["lastTransitionTime"] = began
     found = fleet(world)
     assert found.is_agent_broken("node-009")
     assert found.risky == world.on(SECOND)
