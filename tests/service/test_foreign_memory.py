@@ -52,7 +52,15 @@ def control_group(limit: int) -> Iterator[tuple[str, ...]]:
     try:
         yield "sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"
     finally:
+        # The kernel frees a group some moments after its last process.
+        until(lambda: is_removed(group), lambda: (group / "cgroup.procs").read_text())
+
+
+def is_removed(group: Path) -> bool:
+    """Removes a control group, unless a process is in it."""
+    with contextlib.suppress(OSError):
         group.rmdir()
+    return not group.exists()
 
 
 def peak(pid: int) -> int:
