@@ -53,7 +53,7 @@ def control_group(limit: int) -> Iterator[tuple[str, ...]]:
         yield "sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"
     finally:
         # The kernel frees a group some moments after its last process.
-        until(lambda: is_removed(group), lambda: (group / "cgroup.procs").read_text())
+        until(lambda: is_removed(group), (group / "cgroup.procs").read_text)
 
 
 def is_removed(group: Path) -> bool:

@@ -51,8 +51,9 @@ def test_the_history_has_the_halted_commit_its_place_and_its_revert(fleet: Fleet
         until(lambda: fleet.image() == image(1), log.read_text)
         assert (halts(fleet), history(fleet).count("HALTED")) == ([], 0)
         bad = fleet.upstream.commit(fleet.files(2, policy()), "Agent 2")
-        until(lambda: len(fleet.targets()) == 1, log.read_text)
-        fleet.halt()
+        until(fleet.is_begun, log.read_text)
+    fleet.halt()
+    with running(fleet.directory, fleet.plane, *options) as (_, log):
         until(lambda: not fleet.targets(), log.read_text)
     revert = fleet.upstream.git("rev-parse", "main")
 

@@ -1,6 +1,7 @@
 """The installed service reverts the commit of a halted rollout on a real git server.
 
-The API server is real. The record of the halt is written as the controller writes it.
+The API server is real. The record of the halt, and its digest in the state, are written as the
+service writes them, while it does not run.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from gitops_ds.apimachinery.rollouts import attested_records
+from gitops_ds.client import rollout_ledger
 from gitops_ds.model import names
 from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt, RolloutRecord
 from tests import controlplane, gitservers
@@ -66,10 +69,7 @@ class Fleet:
         return self.plane.items(self.space, "controllerrevisions", labelSelector=names.ROLLOUT)
 
     def halt(self) -> str:
-        """Records a halt on the only target revision, as the controller does, after its first
-        record; returns the commit.
-        """
-        until(lambda: names.ROLLOUT_RECORD in self.stated(), lambda: str(self.targets()))
+        """Records a halt on the only target revision; returns the commit."""
         (target,) = self.targets()
         nodes = (FailedNode("revert-node", "CrashLoopBackOff", "agent exited with 1"),)
         halt = Halt(time.time(), "canary", "CrashLoopBackOff on revert-node", nodes)
@@ -79,13 +79,17 @@ class Fleet:
             *("-n", self.space, "annotate", "--overwrite", "controllerrevision", name),
             f"{names.ROLLOUT_RECORD}={record}",
         )
+        digests = attested_records.digests_of(names.ROLLOUT_RECORD, record)
+        key = attested_records.key_of(metadata["uid"], names.ROLLOUT_RECORD)
+        self.plane.kubectl(
+            *("-n", "service-test", "patch", "configmap", rollout_ledger.CONFIG_MAP_NAME),
+            *("--type=merge", "-p", json.dumps({"data": {key: " ".join(sorted(digests))}})),
+        )
         return str(metadata["annotations"][names.COMMIT])
 
-    def stated(self) -> dict[str, str]:
-        """The annotations of the only target revision."""
-        (target,) = self.targets()
-        found: dict[str, str] = target["metadata"]["annotations"]
-        return found
+    def is_begun(self) -> bool:
+        """Whether a rollout has its first record."""
+        return any(names.ROLLOUT_RECORD in one["metadata"]["annotations"] for one in self.targets())
 
     def log(self) -> list[str]:
         return self.upstream.git("log", "--format=%s", "main").splitlines()
@@ -122,8 +126,9 @@ def test_a_halted_rollout_is_reverted_by_a_commit_and_its_template_stays_on_hold
     with running(fleet.directory, fleet.plane, *options) as (_, log):
         until(lambda: fleet.image() == image(1), log.read_text)
         bad = fleet.upstream.commit(fleet.files(2, policy()), "Agent 2")
-        until(lambda: len(fleet.targets()) == 1, log.read_text)
-        assert fleet.halt() == bad
+        until(fleet.is_begun, log.read_text)
+    assert fleet.halt() == bad
+    with running(fleet.directory, fleet.plane, *options) as (_, log):
         until(lambda: fleet.log()[0] == 'Revert "Agent 2"', log.read_text)
         message = fleet.upstream.git("log", "-1", "--format=%B", "main")
         assert f"Gitops-Ds-Reverts: {bad}" in message
@@ -152,13 +157,14 @@ def test_the_revert_waits_for_its_time_and_for_git(fleet: Fleet) -> None:
     with running(fleet.directory, fleet.plane, *options) as (_, log):
         until(lambda: fleet.image() == image(1), log.read_text)
         fleet.upstream.commit(fleet.files(2, policy("5s")), "Agent 2")
-        until(lambda: len(fleet.targets()) == 1, log.read_text)
+        until(fleet.is_begun, log.read_text)
         hook = fleet.upstream.path / "hooks/pre-receive"
         hook.parent.mkdir(exist_ok=True)
         hook.write_text("#!/bin/sh\necho read-only for a while >&2\nexit 1\n")
         hook.chmod(0o755)
-        fleet.halt()
-        halted = time.monotonic()
+    fleet.halt()
+    halted = time.monotonic()
+    with running(fleet.directory, fleet.plane, *options) as (_, log):
         until(lambda: "read-only for a while" in log.read_text(), log.read_text)
         assert time.monotonic() - halted > 4
         assert fleet.log() == ["Agent 2", "Agent 1"]

@@ -51,8 +51,9 @@ def test_a_pull_request_where_the_policy_or_the_branch_requires_one(
             if how == "commit":
                 rule = {"rule_name": "main", "branch_name": "main", "enable_push": False}
                 team.api("POST", "/branch_protections", rule)
-            until(lambda: len(fleet.targets()) == 1, log.read_text)
-            fleet.halt()
+            until(fleet.is_begun, log.read_text)
+        fleet.halt()
+        with running(tmp_path, plane, "--settings", settings) as (_, log):
             until(lambda: "merge the revert" in log.read_text(), log.read_text)
             (proposed,) = team.api("GET", "/pulls")
             assert proposed["title"] == 'Revert "Agent 2"'
