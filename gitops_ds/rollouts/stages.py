@@ -117,7 +117,8 @@ def _decided(fleet: StagedNodes, inputs: StageInputs) -> StagesDecision:
             began=inputs.record.began or fleet.now,
             passed=stages.passed,
             halt=halt,
-            early=is_early,
+            # Until the deployer has the proof, the DaemonSet keeps the template that it got early.
+            early=inputs.record.early if complete else is_early,
             before=_before(fleet, stages, selection),
             gates={one.probe.key: one.record for one in stages.gates if one.record is not None},
             refused=(refused := _refused(inputs, hold)),

@@ -80,6 +80,18 @@ def test_the_template_is_written_after_half_of_the_nodes_and_the_rest_keeps_its_
 
 
 @both
+def test_the_record_of_an_early_template_stays_until_the_proof_is_written(owned: bool) -> None:
+    """It is written before the proof; a deployer that reads it in between keeps the template."""
+    world = RolloutWorld(LATE, 10, owned=owned)
+    world.commit(SECOND)
+    until_early(world)
+    while not world.stages.complete:
+        assert world.stages.record.early
+        world.pass_time()
+    assert world.stages.record.early
+
+
+@both
 def test_nodes_that_join_after_the_early_template_get_it_and_are_at_risk(owned: bool) -> None:
     world = RolloutWorld(LATE, 10, owned=owned)
     world.commit(SECOND)

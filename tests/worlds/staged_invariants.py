@@ -6,7 +6,7 @@
 3. Every rollout ends, and no good template is halted (also at the end of a world).
 4. A return ends within the start of a pod on every well node.
 5. No well node is without an agent for longer, and no pinned pod stays unbound
-   alone on its node, unless a neighbour has taken its place.
+   alone on its node, unless a neighbour has taken the place.
 6. A node with another template than that of the shown commit is shown.
 7. Only the service that owns the DaemonSet writes its pods.
 8. A node is replaced once for a target: the built-in controller makes no pod in between.
@@ -317,10 +317,11 @@ class Judge:
     def step(self, now: float) -> None:
         """Judges what lasts too long."""
         self.oracle.observe_soaks(now)
-        running = self.situation.running
+        running, taken = self.situation.running, set(self.oracle.neighbours.values())
         for node in self.oracle.nodes.values():
             alive = self.oracle.is_placed and running is not None and node.well is not None
-            node.bare = self._since(node.bare, alive and not self._has_agent(node.name), now)
+            is_bare = alive and node.name not in taken and not self._has_agent(node.name)
+            node.bare = self._since(node.bare, is_bare, now)
             node.stray = self._since(node.stray, alive and self._is_stray(node.name), now)
             if node.bare is not None and now - max(node.bare, running or 0, node.well or 0) > BARE:
                 self._fail(5, f"{node.name} has no agent for {BARE:g} s")

@@ -20,9 +20,12 @@ READ_AFTER = 60.0  # seconds until a commit is applied, also by a service that h
 
 @dataclass
 class SecondRepository(History):
-    """Its branch. `pushed`: when the last commit came."""
+    """Its branch. `pushed`: when the last commit came; `guarded`: until then the guard on lost
+    nodes may refuse an update.
+    """
 
     pushed: float = 0.0
+    guarded: float = 0.0
     bare: dict[str, float] = field(default_factory=dict)  # nodes without its agent, since when
 
     def commit(self, now: float) -> None:
@@ -45,7 +48,7 @@ class SecondRepository(History):
 
     def difference(self, live: Body | None, now: float, running: float) -> str:
         """How the DaemonSet differs from Git, if that lasts too long; empty otherwise. `running`:
-        since then the service runs.
+        since then the service runs and may update it.
         """
         if now - max(self.pushed, running) < READ_AFTER:
             return ""
