@@ -10,16 +10,16 @@ adopts those that exist, once.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import attested_records
 from gitops_ds.apimachinery.rollouts.attested_records import WRITTEN_BY_US, Digests, RecordWrite
+from gitops_ds.client import namespaced_create
 from gitops_ds.model.cluster import Cluster, ClusterReader, PatchType, Selection
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, NAMESPACE, Body
+from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, Body
 
 CONFIG_MAP_NAME = "gitops-ds.rollouts"
 
@@ -127,13 +127,7 @@ class RolloutLedger:
             },
             "data": {key: _text(one) for key, one in sorted(digests.items())},
         }
-        try:
-            await self._cluster.create(CONFIG_MAP, body)
-        except errors.NotFound:
-            space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
-            with contextlib.suppress(errors.AlreadyExists):
-                await self._cluster.create(NAMESPACE, space)
-            await self._cluster.create(CONFIG_MAP, body)
+        await namespaced_create.create(self._cluster, CONFIG_MAP, body)
 
 
 def _digests(present: Iterable[Revision]) -> Iterator[tuple[str, frozenset[str]]]:

@@ -7,10 +7,11 @@ import contextlib
 from collections.abc import Callable
 
 from gitops_ds.apimachinery import timestamps
+from gitops_ds.client import namespaced_create
 from gitops_ds.daemonset import competing_controller
-from gitops_ds.errors import AlreadyExists, ClusterError, NotFound, Refused
+from gitops_ds.errors import AlreadyExists, ClusterError, Refused
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.objects import DAEMONSET, NAMESPACE, Body
+from gitops_ds.model.objects import DAEMONSET, Body
 
 # seconds for another controller to write the status of a new DaemonSet; Kubernetes' own takes
 # milliseconds
@@ -61,14 +62,8 @@ async def remove(cluster: Cluster, namespace: str) -> None:
 
 async def _made(cluster: Cluster, namespace: str) -> Body:
     """The probe, new or existing."""
+    probe = competing_controller.probe(namespace)
     try:
-        return await cluster.create(DAEMONSET, competing_controller.probe(namespace))
+        return await namespaced_create.create(cluster, DAEMONSET, probe)
     except AlreadyExists:
         return await cluster.get(DAEMONSET, namespace, competing_controller.PROBE)
-    except NotFound:
-        with contextlib.suppress(AlreadyExists):
-            await cluster.create(
-                NAMESPACE,
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
-            )
-        return await cluster.create(DAEMONSET, competing_controller.probe(namespace))

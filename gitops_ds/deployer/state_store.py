@@ -24,11 +24,12 @@ import msgspec
 import orjson
 
 from gitops_ds import errors
+from gitops_ds.client import namespaced_create
 from gitops_ds.git import address
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, ClusterReader, Selection
 from gitops_ds.model.deployer_state import DeployerState, Generation, KnownDrift
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, CommitId, Digest, Key
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, CommitId, Digest, Key
 from gitops_ds.model.required_agents import AgentRecord
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
 from gitops_ds.model.rollouts.template_cause import TemplateCause
@@ -158,23 +159,11 @@ async def save(
         patch = {**body, "metadata": {**body["metadata"], "resourceVersion": state.version}}
         written = await cluster.patch(CONFIG_MAP, namespace, config_map_name(id), patch)
     else:
-        written = await _create(cluster, namespace, body)
+        written = await namespaced_create.create(cluster, CONFIG_MAP, body)
     for name in set(old) - parts.keys():
         with contextlib.suppress(errors.NotFound):
             await cluster.delete(CONFIG_MAP, namespace, name)
     return replace(state, version=str(written["metadata"]["resourceVersion"]))
-
-
-async def _create(cluster: Cluster, namespace: str, body: Body) -> Body:
-    try:
-        return await cluster.create(CONFIG_MAP, body)
-    except errors.NotFound:
-        with contextlib.suppress(errors.AlreadyExists):
-            await cluster.create(
-                NAMESPACE,
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
-            )
-        return await cluster.create(CONFIG_MAP, body)
 
 
 def config_map_name(id: str) -> str:
