@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -45,6 +46,11 @@ class LateLists:
         )
 
 
+def runs(scene: Scene, tag: str) -> bool:
+    """Whether every node runs the template of a tag."""
+    return len(scene.on(tag)) == NODES
+
+
 async def backup_of_a_rollout(scene: Scene, holds: Callable[[], bool]) -> Backup:
     """A backup in the rollout of `2`; later the cluster has `3` on all nodes."""
     scene.push("2")
@@ -52,7 +58,7 @@ async def backup_of_a_rollout(scene: Scene, holds: Callable[[], bool]) -> Backup
     backup = scene.cluster.server.store.backup()
     for tag in ("2", "3"):
         scene.push(tag)
-        await scene.until(lambda tag=tag: len(scene.on(tag)) == NODES)  # type: ignore[misc]
+        await scene.until(partial(runs, scene, tag))
         await asyncio.sleep(300)
     return backup
 

@@ -109,7 +109,7 @@ async def surfaces(scene: Scene) -> dict[str, Any]:
         pods = {pod.name for pod in on_newest}
         (shown["trace"],) = {one["commit"] for one in entries if one["pod"] in pods}
     events = [one for one in scene.events if getattr(one, "daemonset", None) == agent.key]
-    commits = [one.commit for one in events if getattr(one, "commit", "")]  # type: ignore[attr-defined]
+    commits = [commit for one in events if (commit := getattr(one, "commit", ""))]
     if commits:
         shown["events"] = commits[-1]
     return shown

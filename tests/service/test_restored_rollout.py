@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import time
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,11 @@ def on(plane: controlplane.ControlPlane, tag: str) -> int:
     )
 
 
+def is_done(plane: controlplane.ControlPlane, tag: str) -> bool:
+    """Whether the rollout of a tag has ended."""
+    return on(plane, tag) == NODES and staged.tag_of(plane) == tag
+
+
 def deletes(plane: controlplane.ControlPlane, since: float) -> list[float]:
     """The times of the service's deletes of pods since then, in seconds since 1970."""
     times = {}
@@ -73,14 +79,11 @@ def test_a_restore_of_etcd_deletes_no_more_pods_than_the_limit(tmp_path: Path) -
             plane.backup(tmp_path / "backup")
             for tag in ("2", "3"):
                 upstream.commit(staged.files(tag, POLICY))
-                until(
-                    lambda tag=tag: on(plane, tag) == NODES and staged.tag_of(plane) == tag,  # type: ignore[misc]
-                    log.read_text,
-                )
+                until(partial(is_done, plane, tag), log.read_text)
             restored = time.time()
             plane.restore(tmp_path / "backup")
             plane.restart_controllers()
-            until(lambda: on(plane, "3") == NODES and staged.tag_of(plane) == "3", log.read_text)
+            until(partial(is_done, plane, "3"), log.read_text)
             times = deletes(plane, restored)
             assert max(sum(0 <= b - a < 1 for b in times) for a in times) <= LIMIT
             assert process.poll() is None
