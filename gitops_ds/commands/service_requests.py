@@ -22,7 +22,7 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import halted_templates, target_revisions
-from gitops_ds.deployer import live_state, requests, source_status_store, state_store
+from gitops_ds.deployer import requests, source_status_store, state_store
 from gitops_ds.git import address
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, ClusterReader, PatchType, Selection
@@ -41,7 +41,7 @@ from gitops_ds.model.rollouts.proven_templates import HaltedTemplate
 from gitops_ds.model.sources.source_status import Condition
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
-from gitops_ds.plan import field_managers
+from gitops_ds.plan import field_managers, object_owner
 
 ASK_SECONDS = 0.25
 RELEASED = 10  # commits in the annotation
@@ -327,7 +327,7 @@ async def hold_rollouts(cluster: Cluster, owner: str, commit: str, now: float) -
     rolling = {
         key_of(body): body
         for body in daemonsets
-        if live_state.label(body) == owner
+        if object_owner.owner_of(body) == owner
         and names.TARGET in (body["metadata"].get("annotations") or {})
     }
     if not rolling:
@@ -376,7 +376,7 @@ async def release_rollouts(cluster: Cluster, owner: str, commit: str) -> tuple[K
     bodies = [
         body
         for body in daemonsets
-        if live_state.label(body) == owner and _annotations(body).get(names.HALTED)
+        if object_owner.owner_of(body) == owner and _annotations(body).get(names.HALTED)
     ]
     if not bodies:
         return ()

@@ -38,6 +38,7 @@ from gitops_ds.model.objects import (
     key_of,
 )
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
+from gitops_ds.plan import object_owner
 
 _ATTEMPTS = 10
 # our annotations on revisions
@@ -81,7 +82,7 @@ async def look(cluster: ClusterReader, namespace: str, owner: str) -> Handover:
     elsewhere = {
         key_of(body): owner_id
         for body in daemonsets
-        if (owner_id := live_state.label(body)) not in states
+        if (owner_id := object_owner.owner_of(body)) not in states
     }
     return Handover(
         owners,

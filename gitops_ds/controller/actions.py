@@ -69,14 +69,18 @@ _Patched = (
 _NAMES_TO_TRY = 5
 
 
+async def _unannounced(_uid: str, _annotation: str, _text: str) -> None:
+    """Stores nothing: without a ledger every record counts."""
+
+
 class WriteHooks(msgspec.Struct, frozen=True):
     """The calls beside writes: `remember` gets each reply, `created` that of a created pod, and
     `announce` precedes each write of a record.
     """
 
     remember: Remember
-    announce: Announce
-    created: Created
+    announce: Announce = _unannounced
+    created: Created = lambda _key, _body: None
 
 
 class WatchedEpoch(Protocol):
@@ -101,12 +105,7 @@ class ActionWriter:
     def __init__(
         self, cluster: Cluster, hooks: WriteHooks, epoch: WatchedEpoch, daemonset: DaemonSet
     ) -> None:
-        self._cluster, self._daemonset = cluster, daemonset
-        self._remember, self._announce, self._created = (
-            hooks.remember,
-            hooks.announce,
-            hooks.created,
-        )
+        self._cluster, self._hooks, self._daemonset = cluster, hooks, daemonset
         self._namespace, self._epoch = daemonset.key.namespace, epoch
         self._confirmed = False
         self.wrote = False
@@ -136,13 +135,13 @@ class ActionWriter:
                 nomination = {"metadata": {"uid": uid}, "status": status}
                 return await self._patch(action, nomination, PatchType.MERGE, "status")
             case RecordRollout(uid=uid, record=record, annotation=annotation):
-                await self._announce(uid, annotation, record)
+                await self._hooks.announce(uid, annotation, record)
                 annotations = {annotation: record}
                 patch = {"metadata": {"uid": uid, "annotations": annotations}}
                 return await self._patch(action, patch, PatchType.MERGE)
             case PromoteRevision():
                 if action.proof:
-                    await self._announce(action.uid, names.PROOF, action.proof)
+                    await self._hooks.announce(action.uid, names.PROOF, action.proof)
                 patch = target_revisions.promotion(
                     self._daemonset, action.uid, action.labels, action.proof
                 )
@@ -167,7 +166,7 @@ class ActionWriter:
                 body = {**body, "metadata": {**body["metadata"], "name": name}}
             try:
                 reply = await self._cluster.create(POD, body)
-                self._created(self._daemonset.key, reply)
+                self._hooks.created(self._daemonset.key, reply)
                 return self._keep(POD, reply, action)
             except AlreadyExists:
                 if await self._is_ours(name, action.node):
@@ -318,7 +317,7 @@ class ActionWriter:
             )
         except AlreadyExists:
             body = await self._cluster.get(CONTROLLER_REVISION, self._namespace, action.key.name)
-            self._remember(CONTROLLER_REVISION, body)
+            self._hooks.remember(CONTROLLER_REVISION, body)
             template = revisions.template_of(body)
             if template is not None and revisions.same_template(template, self._daemonset.template):
                 return None
@@ -345,7 +344,7 @@ class ActionWriter:
         """Passes a reply to `remember`. Raises StaleView if it does not show the effect of the
         action: the next reconciliation would repeat the action.
         """
-        self._remember(resource, reply)
+        self._hooks.remember(resource, reply)
         if action is not None and not _shows(action, reply, self._daemonset):
             message = (
                 f"{self._daemonset.key}: the API server accepted a write and did not store it: an "

@@ -16,6 +16,7 @@ from gitops_ds.apimachinery.rollouts.attested_records import RecordWrite
 from gitops_ds.client.informer import InformerEvent
 from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.controller import conflict_probe, executor
+from gitops_ds.controller.actions import WriteHooks
 from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.controller.observer import Observer, ObserverHooks
 from gitops_ds.controller.startup_taints import StartupInputs, StartupTaints
@@ -24,7 +25,6 @@ from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.daemonset.memory import Repetition
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.daemonset.workqueue import WorkQueue
-from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, WatchEvent
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Action, Decision, Observation, Powers
@@ -33,6 +33,7 @@ from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import DAEMONSET, POD, Key, Resource
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.model.values import replace
+from gitops_ds.plan import object_owner
 from gitops_ds.rollouts import pinned_pods
 from gitops_ds.rollouts.pinned_pods import StagedDecision
 
@@ -96,7 +97,7 @@ class Controller:
         ledger = self._ledger
         if ledger is None or not ledger.is_begun or not self._is_claimed(daemonset):
             return revision  # it is shown only
-        approvers = self._approvers.get(_owner(daemonset))
+        approvers = self._approvers.get(object_owner.owner_of(daemonset.raw))
         if approvers is not None:
             revision = rollout_annotations.approved_by(revision, approvers)
         return ledger.attested(revision)
@@ -115,7 +116,7 @@ class Controller:
             return True
         # A DaemonSet of others is reduced: a copied label gives it no rollout.
         is_reduced = foreign_bodies.is_reduced(daemonset.raw)
-        return _owner(daemonset) in self._claimed and not is_reduced
+        return object_owner.owner_of(daemonset.raw) in self._claimed and not is_reduced
 
     @property
     def waiting(self) -> int:
@@ -210,12 +211,11 @@ class Controller:
             stage = executor.ExecutionContext(
                 self._cluster,
                 self._clock,
-                self.observer.wrote,
+                WriteHooks(self.observer.wrote, created=self.observer.rollouts.created),
                 self._emit,
                 asyncio.Semaphore(REQUESTS_AT_ONCE),
                 self.observer.epoch,
-                created=self.observer.rollouts.created,
-                stopping=lambda: self._stopping,
+                lambda: self._stopping,
             )
             while not self._stopping:
                 await room.acquire()
@@ -330,7 +330,8 @@ class Controller:
         key = seen.daemonset.key
         self.observer.remember(seen.daemonset, decision)
         if self._ledger is not None:
-            stage = replace(stage, announce=functools.partial(self._announce, self._ledger, seen))
+            announce = functools.partial(self._announce, self._ledger, seen)
+            stage = replace(stage, hooks=replace(stage.hooks, announce=announce))
         outcome = await executor.perform(stage, seen, decision, self._refused.pop(key, ()))
         if outcome.refused:
             self._refused[key] = outcome.refused
@@ -371,9 +372,3 @@ class Controller:
             self._queue.add(key, now)
         elif wake_after is not None:
             self._queue.add(key, now + wake_after)
-
-
-def _owner(daemonset: DaemonSet) -> str:
-    """The owner in the label of a DaemonSet; empty without one."""
-    labels = (daemonset.raw.get("metadata") or {}).get("labels") or {}
-    return str(labels.get(names.OWNER_LABEL) or "")

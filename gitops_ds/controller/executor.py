@@ -15,14 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gitops_ds.apimachinery import daemonsets
-from gitops_ds.controller.actions import (
-    ActionWriter,
-    Announce,
-    Created,
-    Remember,
-    WatchedEpoch,
-    WriteHooks,
-)
+from gitops_ds.controller.actions import ActionWriter, WatchedEpoch, WriteHooks
 from gitops_ds.daemonset import pod_changes
 from gitops_ds.errors import ClusterError, Forbidden, Invalid, NotFound, NotLeading
 from gitops_ds.model.cluster import Cluster
@@ -54,28 +47,21 @@ T = TypeVar("T")
 _GROWTHS = (2, pod_changes.BURST, 2)
 
 
-async def _unannounced(_uid: str, _annotation: str, _text: str) -> None:
-    """Stores nothing: without a ledger every record counts."""
-
-
 class ExecutionContext(msgspec.Struct, frozen=True):
-    """The cluster, the clock (seconds since 1970), the cache for own writes, and the receiver of
+    """The cluster, the clock (seconds since 1970), the calls beside writes, and the receiver of
     events.
 
     `requests` limits the number of concurrent requests of all DaemonSets; `epoch` is that of the
-    observation with this number; `announce` precedes each write of a record, and `created` gets
-    each created pod. Once `stopping`, no further node is begun: between the delete and the create
-    of one, another controller would make its pod.
+    observation with this number. Once `stopping`, no further node is begun: between the delete and
+    the create of one, another controller would make its pod.
     """
 
     cluster: Cluster
     clock: Callable[[], float]
-    remember: Remember
+    hooks: WriteHooks
     emit: Emit
     requests: asyncio.Semaphore
     epoch: Callable[[int], WatchedEpoch]
-    announce: Announce = _unannounced
-    created: Created = lambda _key, _body: None
     stopping: Callable[[], bool] = lambda: False
 
 
@@ -123,8 +109,8 @@ async def perform(
 class _Execution:
     def __init__(self, stage: ExecutionContext, seen: Observation, last: Set[str]) -> None:
         self.stage, self.daemonset, self.last = stage, seen.daemonset, last
-        hooks = WriteHooks(stage.remember, stage.announce, stage.created)
-        self.writer = ActionWriter(stage.cluster, hooks, stage.epoch(seen.epoch), seen.daemonset)
+        epoch = stage.epoch(seen.epoch)
+        self.writer = ActionWriter(stage.cluster, stage.hooks, epoch, seen.daemonset)
         self.refused: list[Action] = []
         self.may_nominate = True
         self.refusal: tuple[Action, ClusterError] | None = None

@@ -34,7 +34,7 @@ from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.values import replace
-from gitops_ds.plan import deletions, field_managers
+from gitops_ds.plan import deletions, field_managers, object_owner
 
 AT_ONCE = 16
 
@@ -208,7 +208,9 @@ async def read(cluster: ClusterReader, resources: Mapping[Key, Resource], owner:
     }
     objects |= await _existing(cluster, missing)
     relevant = {
-        key: body for key, body in objects.items() if key in resources or label(body) == owner
+        key: body
+        for key, body in objects.items()
+        if key in resources or object_owner.owner_of(body) == owner
     }
     live = assemble(relevant, all_revisions.items, node_list)
     return replace(live, nodes=None, unlisted=unlisted) if unlisted else live
@@ -240,7 +242,7 @@ def attested(live: Live, counts: Callable[[Revision], Revision]) -> Live:
 
 def targets_of(all_revisions: Iterable[Body], owner: str) -> list[Body]:
     """The target revisions that we applied, among all revisions."""
-    return [body for body in all_revisions if label(body) == owner]
+    return [body for body in all_revisions if object_owner.owner_of(body) == owner]
 
 
 async def _nodes(cluster: ClusterReader) -> tuple[Collection[Body], str]:
@@ -322,8 +324,3 @@ async def with_config_maps_in_use(
         for name in deletions.config_maps_in(pod.get("spec") or {})
     }
     return replace(live, named_config_maps=frozenset(named))
-
-
-def label(body: Body) -> str:
-    """The value of our owner label, empty without one."""
-    return str(((body.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL) or "")

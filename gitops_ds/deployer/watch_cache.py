@@ -35,6 +35,7 @@ from gitops_ds.model.objects import (
     Resource,
     key_of,
 )
+from gitops_ds.plan import object_owner
 
 _WHOLE = (DAEMONSET, CONTROLLER_REVISION, NODE)
 _NODES = EqualBodies()  # each deployer of a service keeps all nodes
@@ -175,7 +176,7 @@ class WatchCache:
         relevant = {
             key: body
             for key, body in objects.items()
-            if key in resources or live_state.label(body) == self._owner
+            if key in resources or object_owner.owner_of(body) == self._owner
         }
         return live_state.assemble(relevant, revisions, self._stores[NODE].objects.values())
 
@@ -265,7 +266,7 @@ class WatchCache:
         else:
             self._marks[key] = mark
         was_ours = key in self._ours
-        if live_state.label(change.object) == self._owner and mark is not None:
+        if object_owner.owner_of(change.object) == self._owner and mark is not None:
             self._ours.add(key)
         else:
             self._ours.discard(

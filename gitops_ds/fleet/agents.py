@@ -209,7 +209,7 @@ async def with_state(cluster: ClusterReader, state_namespace: str, agent: Agent)
 
 def owner(seen: Observation) -> str:
     """The ID of the owner that applied it; empty for an object of another tool, and for a copy."""
-    return "" if is_copy(seen) else _owner_label(seen)
+    return "" if is_copy(seen) else object_owner.owner_of(seen.daemonset.raw)
 
 
 def is_copy(seen: Observation) -> bool:
@@ -217,12 +217,10 @@ def is_copy(seen: Observation) -> bool:
     names.
     """
     mark = object_owner.mark_of(seen.daemonset.raw)
-    return mark not in (None, object_owner.mark(_owner_label(seen), seen.daemonset.key))
-
-
-def _owner_label(seen: Observation) -> str:
-    labels = (seen.daemonset.raw.get("metadata") or {}).get("labels") or {}
-    return str(labels.get(names.OWNER_LABEL) or "")
+    return mark not in (
+        None,
+        object_owner.mark(object_owner.owner_of(seen.daemonset.raw), seen.daemonset.key),
+    )
 
 
 def missing(

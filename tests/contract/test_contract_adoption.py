@@ -15,6 +15,7 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, pods, revisions
 from gitops_ds.controller import executor
+from gitops_ds.controller.actions import WriteHooks
 from gitops_ds.daemonset import decide, pod_changes
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.model import names
@@ -117,7 +118,7 @@ class Turns:
         stage = executor.ExecutionContext(
             refusing,
             lambda: self.now,
-            remember,
+            WriteHooks(remember),
             lambda event: None,
             asyncio.Semaphore(16),
             lambda number: OneEpoch(),

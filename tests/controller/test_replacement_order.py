@@ -11,6 +11,7 @@ import pytest
 
 from gitops_ds.apimachinery import daemonsets
 from gitops_ds.controller import executor
+from gitops_ds.controller.actions import WriteHooks
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.decision import (
     CreatePod,
@@ -63,7 +64,7 @@ async def replaced(recorder: Recorder, stops_after: int | None = None) -> None:
     stage = executor.ExecutionContext(
         cast("Cluster", recorder),
         lambda: 0.0,
-        lambda *_: None,
+        WriteHooks(lambda *_: None),
         lambda _: None,
         asyncio.Semaphore(1),
         lambda _: OneEpoch(),

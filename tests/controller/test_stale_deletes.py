@@ -13,6 +13,7 @@ import pytest
 from gitops_ds import simulator
 from gitops_ds.apimachinery import daemonsets, pods
 from gitops_ds.controller import executor
+from gitops_ds.controller.actions import WriteHooks
 from gitops_ds.model import names
 from gitops_ds.model.decision import Decision, DeleteCause, DeletePod, Observation
 from gitops_ds.model.objects import DAEMONSET, POD, Body, Key
@@ -38,8 +39,8 @@ async def delete(body: Body, cluster: simulator.SimulatedCluster, epoch: Epoch) 
     pod = pods.pod_of(await cluster.get(POD, "default", "agent-x"))
     action = DeletePod(KEY, pod.uid, "node-0", DeleteCause.OUTDATED, "its node is updated")
     stage = executor.ExecutionContext(
-        cluster, cluster.server.now, lambda *_: None, lambda _: None, asyncio.Semaphore(1),
-        lambda _: epoch,
+        cluster, cluster.server.now, WriteHooks(lambda *_: None), lambda _: None,
+        asyncio.Semaphore(1), lambda _: epoch,
     )  # fmt: skip
     seen = Observation(cluster.server.now(), daemonsets.daemonset_of(body), ())
     outcome = await executor.perform(stage, seen, Decision(((action,),)))
