@@ -121,7 +121,8 @@ def test_a_node_without_a_kubelet_or_network_is_set_aside_and_updated_later(
 def test_an_image_that_is_missing_on_one_node_is_the_fault_of_the_node(lab: Lab) -> None:
     node = NODES[0]
     lab.nodes.nodes[node].do("remove_image", "localhost/agent:3")
-    lab.upstream.commit(_files(5, image="localhost/agent:3"))
+    # No registry is requested: a failing one holds the rollout, and is the fault of no node.
+    lab.upstream.commit(_files(5, image="localhost/agent:3", imagePullPolicy="Never"))
     lab.until(lambda: _runs(lab, 5) == set(NODES) - {node})
     lab.until(lambda: _shown(lab, node)["blame"] == "node")
     failed = _shown(lab, node)
