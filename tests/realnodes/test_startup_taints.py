@@ -86,7 +86,8 @@ def test_a_pending_workload_starts_after_the_last_agent_of_its_node(lab: Lab) ->
     assert 0 <= released_after <= 3
     lab.until(lambda: "Node real-2: WaitsForAgents" in lab.tail())
     assert "web-real-2" not in bound()
-    nodes = lab.command("get", "nodes", "-o", "json").json["items"]
+    where = ("--state-namespace", lab.namespace)
+    nodes = lab.command("get", "nodes", "-o", "json", *where).json["items"]
     assert [one["work"] for one in nodes] == ["Yes", "Waiting"]
     (wait,) = nodes[1]["waitsFor"]
     assert wait["name"] == "never"
