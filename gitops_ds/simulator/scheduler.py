@@ -47,6 +47,7 @@ class Scheduler:
         self._server = server
         self._nodes: dict[str, tuple[Node, Amounts]] = {}
         self._loads: dict[str, _Load] = {}
+        self._placed: dict[_Name, str] = {}
         self._waiting: dict[_Name, Body] = {}
         self._due: dict[_Name, None] = {}
         self._gated = set[_Name]()
@@ -75,6 +76,9 @@ class Scheduler:
             self._waiting.pop(name, None)
             self._gated.discard(name)
         self._nominate(name, None if leaves or on else change.body)
+        before = self._placed.get(name)
+        if before is not None and before != on:
+            self._account(name, before, None)
         if on:
             self._waiting.pop(name, None)
             self._account(
@@ -83,7 +87,9 @@ class Scheduler:
         elif spec.get("schedulingGates"):
             if not leaves:
                 self._gated.add(name)
-        elif change.type is EventType.ADDED or name in self._gated:
+        elif change.type is EventType.ADDED or name in self._gated or (before and not leaves):
+            # A restore of etcd makes a bound pod an unbound one, which the scheduler adds to its
+            # queue (addAllEventHandlers in pkg/scheduler/eventhandlers.go).
             self._gated.discard(name)
             if spec.get("schedulerName", NAME) == NAME:
                 self._waiting[name] = change.body
@@ -114,9 +120,10 @@ class Scheduler:
         for port in capacity.host_ports(taken["spec"]):
             load.ports[port] += sign
         if body is None:
+            del self._placed[name]
             self._retry(node)
         else:
-            load.pods[name] = body
+            load.pods[name], self._placed[name] = body, node
 
     def _retry(self, node: str) -> None:
         for name, body in self._waiting.items():

@@ -246,3 +246,19 @@ async def test_a_new_image_starts_the_containers_again(
     assert (await stage.phase(cluster, "p"))[1]
     with pytest.raises(errors.Invalid, match="pod updates may not change fields other than"):
         await cluster.patch(POD, "default", "p", {"spec": {"hostNetwork": True}})
+
+
+async def test_a_pod_that_a_restore_of_etcd_unbinds_is_bound_again(
+    cluster: simulator.SimulatedCluster, /
+) -> None:
+    cluster.add_nodes([NodeSpec("node-1")])
+    port = [{"name": "c", "image": "i", "ports": [{"containerPort": 1, "hostPort": 99}]}]
+    waiting = await cluster.create(POD, stage.pod("p", containers=port))
+    assert "nodeName" not in waiting["spec"]
+    await asyncio.sleep(1)
+    assert await _node(cluster, "p") == "node-1"
+    backup = cluster.server.store.backup()
+    backup.objects[POD.group, POD.kind]["default", "p"] = waiting
+    cluster.restore(backup)
+    await asyncio.sleep(1)
+    assert await _node(cluster, "p") == "node-1"

@@ -111,7 +111,8 @@ class Judge:
             self._fail(2, f"deletes the healthy pod of {view.node} of a suspended agent")
         is_waiting = now - oracle.deleted_at < 90  # it is created with the proven template
         is_restarted = view.created < oracle.restarted_at
-        if targets == {view.template} and not (is_waiting or is_restarted):
+        # A pod of an edit runs what Git has on a node that the rollout did not open.
+        if targets == {view.template} and not (is_waiting or is_restarted or view.by_hand):
             self._fail(2, f"deletes the healthy pod of {view.node}, which runs what Git has")
         if not is_waiting:
             self._judge_taking(view, targets, now)

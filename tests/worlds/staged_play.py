@@ -194,7 +194,12 @@ async def _end(world: StagedWorld) -> None:
         await _bad_end(world)
     broken = [one for one in oracle.nodes.values() if one.well is None]
     most = min(20, world.shape.parked) * len(oracle.nodes) // 100
-    if len(broken) > most or world.shape.pool:
+    unproven = {name: nodes for name, nodes in oracle.touched.items() if name not in oracle.proven}
+    # A node that lost its agent after its proof is at risk until it is well.
+    is_held = world.shape.finish_first and any(
+        one.name in nodes for one in broken for nodes in unproven.values()
+    )
+    if len(broken) > most or world.shape.pool or is_held:
         await world.repair()
     await staged_people.takes_back_restarts(world)
     is_touched = oracle.in_force.startswith(GOOD) and world.touched()
