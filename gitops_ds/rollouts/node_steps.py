@@ -276,7 +276,10 @@ class NodeSteps:
             return False
         if pod.pinned:
             made_since = bool(target.since) and pod.created > target.since
-            return made_since or pod.hash not in self._owned
+            # Without its revision nothing states the template of a pod. One with the containers of
+            # the target may lack an annotation only: it is updated in its stage.
+            is_like_target = bool(target.contents) and _has_content(target.contents, pod)
+            return made_since or (pod.hash not in self._owned and not is_like_target)
         is_known = pod.hash in self._layout.outdated or pod.hash in target.hashes
         return self._is_unedited and pod.created > target.since and is_known
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import nodes, pods, timestamps
+from gitops_ds.apimachinery import nodes, pod_contents, pods, timestamps
 from gitops_ds.model import names
+from gitops_ds.model.rollouts.staged_rollout import NodeStep
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import node_steps
+from gitops_ds.rollouts import node_steps, pinned_pods
 from tests.daemonset.world import OWNER, node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
@@ -123,3 +124,47 @@ def test_pods_under_the_hash_of_a_deleted_revision_count_as_updated(owned: bool)
     hashes = {pod["metadata"]["labels"][names.REVISION_HASH] for pod in world.pods.values()}
     assert hashes == {"again"}
     assert set(world.pods) == uids
+
+
+@pytest.mark.parametrize(("image", "most"), [("agent:1", 1), ("agent:0", 6)])
+def test_only_pods_that_certainly_run_another_template_are_returned_at_once(
+    image: str, most: int
+) -> None:
+    """A policy that is applied again finds pods of a rollout whose revision was deleted."""
+    world = RolloutWorld({"stages": ["rest"], "limits": {"atRisk": {"nodes": 1}}}, 6)
+    for pod in world.pods.values():
+        labels = pod["metadata"]["labels"]
+        labels |= {names.REVISION_HASH: "deleted", names.ROLLOUT: "deleted"}
+        del labels["pod-template-generation"]
+        pod["spec"]["containers"][0]["image"] = image
+    world.prove("1", world.now)
+    inputs = world.inputs()
+    assert inputs is not None
+    contents = (pod_contents.of_template(inputs.target.template),)
+    inputs = replace(inputs, target=replace(inputs.target, contents=contents))
+    assert len(pinned_pods.decide_pinned(world.observe(), inputs).stages.take) == most
+
+
+@pytest.mark.parametrize(("was_ready", "at_risk"), [(False, 0), (True, 1)])
+def test_a_node_that_is_down_when_its_stage_passes_is_at_risk_only_after_its_proof(
+    was_ready: bool, at_risk: int
+) -> None:
+    rest: dict[str, Any] = {"name": "rest", "approval": {"from": ["team"]}}
+    world = RolloutWorld({"stages": [{"name": "canary", "nodes": {"count": 2}}, rest]}, 6)
+    canary = sorted(world.canary())
+    down = next(body for body in world.nodes if body["metadata"]["name"] == canary[0])
+    world.until(lambda: "canary" in world.stages.record.passed)
+    down["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    pod = next(body for body in world.pods.values() if pods.pod_of(body).node == canary[0])
+    ready = {"type": "Ready", "status": "False"}
+    created = pod["metadata"]["creationTimestamp"]
+    ready["lastTransitionTime"] = timestamps.text(world.now) if was_ready else created
+    pod["status"]["conditions"] = [ready]
+    world.now += 5
+    inputs = world.inputs()
+    assert inputs is not None
+    decided = pinned_pods.decide_pinned(world.observe(), inputs).stages
+    assert decided.at_risk == at_risk
+    step = next(one for one in decided.nodes if one.node == canary[0])
+    assert step.reason == "NodeNotReady"
+    assert (step.step is NodeStep.PROVED) == was_ready

@@ -110,9 +110,10 @@ class Judge:
         if suspended is not None and now - suspended > 5:
             self._fail(2, f"deletes the healthy pod of {view.node} of a suspended agent")
         is_waiting = now - oracle.deleted_at < 90  # it is created with the proven template
-        is_restarted = view.created < oracle.restarted_at
         # A pod of an edit runs what Git has on a node that the rollout did not open.
-        if targets == {view.template} and not (is_waiting or is_restarted or view.by_hand):
+        if targets == {view.template} and not (
+            is_waiting or view.by_hand or oracle.is_restarted(view)
+        ):
             self._fail(2, f"deletes the healthy pod of {view.node}, which runs what Git has")
         if not is_waiting:
             self._judge_taking(view, targets, now)

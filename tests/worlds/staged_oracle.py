@@ -26,6 +26,7 @@ from tests.worlds.staged_git import NAME, SPACE, Shape, StagedHistory, template_
 PEOPLE, SERVICE, BUILT_IN, SECOND = "people", "service", "built-in controller", "second service"
 TENANT = "tenant"  # who may write in the namespace of the agent, but no ControllerRevisions
 HANDS = (PEOPLE, TENANT)
+RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 ZONE = "topology.kubernetes.io/zone"
 LAG = 60.0  # seconds until the service has seen a commit, and its last writes are done
 HEALED = 45.0  # seconds without a ready agent, more than the end and the start of a pod
@@ -47,6 +48,7 @@ class PodView:
     since_taken: float | None = None  # when its node was taken, if no pod came since
     terminating: bool = False
     heals: bool = False  # it replaces an agent that was not ready
+    restarted: str | None = None  # the annotation of the last `kubectl rollout restart`
 
 
 @dataclass(slots=True)
@@ -182,6 +184,7 @@ class Oracle:
             )
             self.touched.setdefault(template, set()).add(node)
             view.heals = self.is_healing(node, now)
+            view.restarted = restart_of(metadata)
             self.pending.pop(node, None)
             view.since_taken = self.moving.pop(node, None)
         view.waits = "nodeName" not in spec and names.ROLLOUT in metadata["labels"]
@@ -276,6 +279,11 @@ class Oracle:
         self.in_force = template
 
     # --- what holds
+
+    def is_restarted(self, view: PodView) -> bool:
+        """Whether a restart replaces the pod."""
+        asked = restart_of(self.live["spec"]["template"]["metadata"]) if self.live else None
+        return view.created < self.restarted_at or asked not in (None, view.restarted)
 
     @property
     def staged(self) -> bool:
@@ -416,3 +424,8 @@ def is_staged(body: Body) -> bool:
     """Whether the DaemonSet has a policy that can be read."""
     text = str((body["metadata"].get("annotations") or {}).get(names.ROLLOUT_POLICY) or "")
     return bool(text) and "future" not in text
+
+
+def restart_of(metadata: Body) -> str | None:
+    """The annotation of `kubectl rollout restart` in a template or a pod."""
+    return (metadata.get("annotations") or {}).get(RESTARTED_AT)

@@ -12,9 +12,8 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Propagation
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body
 from tests.worlds.staged_git import BAD, GOOD, NAME, SPACE, image, template_id
+from tests.worlds.staged_oracle import RESTARTED_AT
 from tests.worlds.staged_world import OWNER, StagedWorld
-
-RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 
 
 async def patch_daemonset(world: StagedWorld, patch: dict[str, Any]) -> None:
