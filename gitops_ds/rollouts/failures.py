@@ -100,22 +100,22 @@ class TouchedPod(msgspec.Struct, frozen=True):
         return self.pod.ready and self.soaked_at <= now
 
     @property
-    def lost_readiness(self) -> bool:
+    def _lost_readiness(self) -> bool:
         """Whether its readiness last changed after the soak: it was ready, and lost it."""
         return not self.pod.ready and (self.pod.ready_since or 0.0) >= self.touched + self.soak
 
     def is_closed(self, passed_at: float | None, within: float) -> bool:
         """Whether its node was proved before: its stage passed with it, or its containers ran for
         the soak after the time `within` which a pod becomes ready, before they ended. The status of
-        a pod does not state when it was ready before, only when that last changed.
+        a pod does not state when it was ready before, only when that last changed; a node whose pod
+        was not ready was set aside while its stage passed.
         """
         pod = self.pod
-        if pod.waits:
+        if pod.waits or not (pod.ready or self._lost_readiness):
             return False
         if passed_at is not None and pod.created < math.floor(passed_at):
             return True
-        was_ready = pod.ready or self.lost_readiness
-        return was_ready and pod.last_run is not None and pod.last_run >= self.soak + within
+        return pod.last_run is not None and pod.last_run >= self.soak + within
 
 
 def ready_within(stage: Stage, policy: RolloutPolicy) -> float:

@@ -203,14 +203,12 @@ class NodeSteps:
         self, progress: NodeProgress, pod: TouchedPod, stage: Stage, broken: str
     ) -> NodeProgress:
         """The step of a node whose proof is older than its present state: it stays proved. Its
-        failure is evidence against the template only beside that of peers, for a while. One that
-        was set aside while its stage passed has no proof.
+        failure is evidence against the template only beside that of peers, for a while.
         """
         policy, body = self._inputs.policy, pod.pod
         proved = replace(progress, step=NodeStep.PROVED, ran=self._now - pod.touched)
         if broken and not body.ready:
-            step = NodeStep.PROVED if pod.lost_readiness else NodeStep.SET_ASIDE
-            return replace(proved, step=step, reason=broken, ran=0.0)
+            return replace(proved, reason=broken, ran=0.0)
         failed = failures.failure(pod, stage, policy, self._now)
         until = body.last_end + policy.progress.per_node
         if body.ready and (not failed or pod.rebooted or until <= self._now):

@@ -98,6 +98,9 @@ TOUCHED, SOAK, WITHIN = 1000.0, 60.0, 300.0
     [
         ({}, None, False),
         ({}, TOUCHED + 70.5, True),
+        ({"ready_since": TOUCHED + 65, "ready": False}, TOUCHED + 70.5, True),
+        # It was set aside while its stage passed.
+        ({"ready_since": TOUCHED + 1, "ready": False}, TOUCHED + 70.5, False),
         ({}, TOUCHED + 0.5, False),  # the pod was made in the second in which the stage passed
         ({"last_run": 361.0, "ready_since": TOUCHED + 363}, None, True),
         ({"last_run": 361.0, "ready_since": TOUCHED + 361, "ready": False}, None, True),

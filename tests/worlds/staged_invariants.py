@@ -208,9 +208,11 @@ class Judge:
         count = max(one.canary for one in oracle.shapes(target))
         if len(oracle.touched.get(target, set()) - {node}) < count:
             return  # it may be one of the canary, after others were cordoned
-        canary, soaked = oracle.passed.get(target, set()), oracle.soaked.get(target, set())
-        members = {one.name for one in oracle.nodes.values() if one.pool == "a"} - canary
-        if members and not any(oracle.runs(one, target) or one in soaked for one in members):
+        members = {one.name for one in oracle.nodes.values() if one.pool == "a"}
+        soaked = oracle.soaked.get(target, set())
+        ran = {one for one in members if oracle.runs(one, target) or one in soaked}
+        of_canary = min(count, len(members & oracle.passed.get(target, set())))
+        if len(members) > of_canary and len(ran) <= of_canary:
             self._fail(1, f"takes {node} to {target}, before any node of the stage pool")
 
     def created(self, uid: str, writer: str, now: float) -> None:

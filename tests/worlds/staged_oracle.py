@@ -402,7 +402,9 @@ class Oracle:
         if template in self.proven or template in self.passed:
             return True
         count = min((one.canary for one in self.shapes(template)), default=0)
-        lost = sum(1 for one in self.touched.get(template, ()) if not self.is_well(one))
+        taken = self.neighbours.values()
+        touched = self.touched.get(template, ())
+        lost = sum(1 for one in touched if not self.is_well(one) or one in taken)
         needed = min(max(1, count - lost), len(self.nodes))
         if len(self.soaked.get(template, ())) < needed:
             return False
