@@ -63,6 +63,7 @@ def body_of(spec: NodeSpec, version: str) -> dict[str, Any]:
                 "kubeletVersion": version,
                 "operatingSystem": spec.system,
                 "architecture": spec.machine,
+                "bootID": f"{spec.name}-0",
             },
         },
     }
@@ -76,6 +77,7 @@ class Lifecycle:
         # by node, and by the uid of a pod to evict
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._pods: dict[str, dict[str, Body]] = {}  # node -> uid -> pod
+        self._boots: dict[str, str] = {}  # the boot ids of nodes
 
     def stop(self) -> None:
         """Cancels all timers."""
@@ -94,13 +96,17 @@ class Lifecycle:
 
     def booted(self, node: str) -> None:
         """Reports another boot id, and the node as not ready until its next heartbeat."""
-        body = self._server.store.get(NODE, "", node)
-        if body is not None:
+        self._boots[node] = f"{node}-{int(self._server.now())}"
+        self._report_boot(node)
+        self.set_ready(node, "False", "KubeletNotReady")
+
+    def _report_boot(self, node: str) -> None:
+        body, boot = self._server.store.get(NODE, "", node), self._boots.get(node)
+        if body is not None and boot is not None:
             status = body["status"]
-            boot = f"{node}-{int(self._server.now())}"
-            info = {**status["nodeInfo"], "bootID": boot}
-            self._server.put(NODE, body, status={**status, "nodeInfo": info})
-            self.set_ready(node, "False", "KubeletNotReady")
+            if status["nodeInfo"].get("bootID") != boot:
+                info = {**status["nodeInfo"], "bootID": boot}
+                self._server.put(NODE, body, status={**status, "nodeInfo": info})
 
     def heartbeats_lost(self, node: str) -> None:
         """No heartbeat arrives from now on: Ready becomes Unknown after MISSED_AFTER."""
@@ -111,6 +117,7 @@ class Lifecycle:
     def heartbeat(self, node: str) -> None:
         """Handles a heartbeat: the node is ready."""
         self._cancel(node)
+        self._report_boot(node)  # a restore of etcd has an earlier one
         self.set_ready(node, "True", "KubeletReady")
 
     def saw_node(self, change: StoredChange) -> None:

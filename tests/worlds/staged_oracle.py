@@ -326,7 +326,8 @@ class Oracle:
         horizon = now - LAG
         since = [*self.blocked.values(), *(one for one, until in self.ended if now - until < LAG)]
         horizon = min([horizon, *(one - LAG for one in since)])
-        if self.shape is not None and self.shape.finish_first:
+        shapes = [one.shape for one in self.history.since(horizon)]
+        if any(shape is not None and shape.finish_first for shape in shapes):
             horizon -= 1500.0
         return {one.tag for one in self.history.since(horizon)}
 

@@ -11,6 +11,7 @@ from gitops_ds.commands import service_requests
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Propagation
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body
+from gitops_ds.model.skip_reasons import DriftPolicy
 from tests.worlds.staged_git import BAD, GOOD, NAME, SPACE, image, template_id
 from tests.worlds.staged_oracle import RESTARTED_AT
 from tests.worlds.staged_world import OWNER, StagedWorld
@@ -216,6 +217,14 @@ async def edits_under_drift_hold(world: StagedWorld) -> None:
     await asyncio.sleep(world.chance.uniform(30, 150))
     await patch_daemonset(world, _annotated({names.DRIFT: None}))
     world.situation.annotated_drift = False
+
+
+async def corrects_drift(world: StagedWorld) -> None:
+    """What the tenant wrote stays under the drift policies `report` and `hold` until a person has
+    it corrected.
+    """
+    if world.drift is not DriftPolicy.CORRECT:
+        await patch_daemonset(world, _annotated({names.DRIFT: "correct"}))
 
 
 async def has_a_policy_of_a_later_version(world: StagedWorld) -> None:

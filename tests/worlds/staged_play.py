@@ -130,6 +130,7 @@ async def _whole(world: StagedWorld, table: Sequence[StagedEvent], tenant: Tenan
     if tenant is not None:
         others[1].cancel()
         await tenant.leave()
+        await staged_people.corrects_drift(world)
     await _end(world)
     for one in others:
         one.cancel()
