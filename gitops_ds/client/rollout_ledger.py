@@ -1,8 +1,11 @@
-"""The digests of the records of rollouts that the service wrote, in a ConfigMap of its namespace.
+"""The digests of the records of rollouts that the service wrote, and of the annotations of their
+DaemonSets, in a ConfigMap of its namespace.
 
 The digest is stored before the record is written, beside that of the present record: after a crash
-in between, the record is one of the two. Each annotation has a key of its own, so a write is a
-patch of this key. Keys of revisions that no longer exist are removed by the next write.
+in between, the record is one of the two. Those of a new DaemonSet, whose UID only the answer to its
+creation has, are stored after it; each reconciliation of its deployer stores them again if they are
+missing. Each annotation of a revision has a key of its own, and so have all of a DaemonSet, so a
+write is a patch of this key. Keys of objects that no longer exist are removed by the next write.
 
 A cluster without the ConfigMap has records of a version that stored no digests: the first leader
 adopts those that exist, once.
@@ -13,13 +16,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import attested_records
-from gitops_ds.apimachinery.rollouts.attested_records import WRITTEN_BY_US, Digests, RecordWrite
+from gitops_ds.apimachinery.rollouts.attested_records import (
+    WRITTEN_BY_US,
+    DaemonSetWrite,
+    Digests,
+    RecordWrite,
+)
 from gitops_ds.client import namespaced_create
 from gitops_ds.model.cluster import Cluster, ClusterReader, PatchType, Selection
+from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, Body
+from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, Body
 
 CONFIG_MAP_NAME = "gitops-ds.rollouts"
 
@@ -35,8 +44,8 @@ async def read(cluster: ClusterReader, namespace: str) -> Digests | None:
 
 
 class RolloutLedger:
-    """The digests in memory and in the cluster, of the leader. `whole` are the revisions of which a
-    list has all fields.
+    """The digests in memory and in the cluster, of the leader. `whole` are the objects of which a
+    list has all fields; `announced` gets the UIDs of DaemonSets whose digests changed.
     """
 
     def __init__(
@@ -44,7 +53,8 @@ class RolloutLedger:
     ) -> None:
         self._cluster, self._namespace, self._whole = cluster, namespace, whole
         self._known: dict[str, frozenset[str]] | None = None
-        self._shown: set[str] = set()  # UIDs of revisions that existed
+        self._shown: set[str] = set()  # UIDs of objects that existed
+        self.announced: Callable[[Set[str]], None] = lambda _: None
 
     async def begin(self) -> None:
         """Reads the digests before the first decision of a leader. Raises ClusterError."""
@@ -64,6 +74,12 @@ class RolloutLedger:
         """
         return attested_records.attested(revision, self._known or {})
 
+    def unannounced(
+        self, daemonset: DaemonSet, own_revisions: Iterable[Revision]
+    ) -> tuple[str, ...]:
+        """The annotations for the rollout of a DaemonSet that its deployer did not announce."""
+        return attested_records.unannounced(daemonset, own_revisions, self._known or {})
+
     @property
     def is_begun(self) -> bool:
         """Whether this process leads, and has read the digests."""
@@ -71,22 +87,43 @@ class RolloutLedger:
 
     async def announce(self, write: RecordWrite, existing: Set[str] = frozenset()) -> None:
         """Stores the digest of a text before it is written. `existing` are the UIDs of all
-        revisions, if known. Raises ClusterError.
+        revisions and DaemonSets, if known. Raises ClusterError.
         """
-        if self._known is None:
-            return
-        digests = attested_records.after(write, self._known)
-        if digests == self._known.get(write.key):
-            return
-        gone = self._gone(existing)
-        await self._save({write.key: digests, **dict.fromkeys(gone)})
-        self._known[write.key] = digests
-        for key in gone:
-            self._known.pop(key, None)
+        if self._known is not None:
+            digests = attested_records.after(write, self._known)
+            await self._store(self._known, {write.key: digests}, existing)
+
+    async def announce_daemonsets(self, writes: Iterable[DaemonSetWrite]) -> None:
+        """Stores the digests of the annotations of DaemonSets. Raises ClusterError."""
+        if (known := self._known) is not None:
+            digests = {write.key: write.digests(known) for write in writes}
+            if changed := await self._store(known, digests):
+                self.announced({attested_records.uid_of(key) for key in changed})
+
+    async def _store(
+        self,
+        known: dict[str, frozenset[str]],
+        wanted: Mapping[str, frozenset[str]],
+        existing: Set[str] = frozenset(),
+    ) -> Set[str]:
+        """Stores these digests, and returns the keys of those that were others."""
+        changed: dict[str, frozenset[str] | None] = {
+            key: digests or None
+            for key, digests in wanted.items()
+            if digests != known.get(key, frozenset())
+        }
+        if not changed:
+            return changed.keys()
+        changed |= dict.fromkeys(self._gone(existing))
+        await self._save(changed)
+        for key, digests in changed.items():
+            known.pop(key, None)
+            known |= {key: digests} if digests else {}
+        return changed.keys()
 
     def _gone(self, existing: Set[str]) -> list[str]:
-        """The keys of revisions that existed and do not any more. A new one may not be shown yet,
-        so its first absence does not count.
+        """The keys of objects that existed and do not any more. A new one may not be shown yet, so
+        its first absence does not count.
         """
         known = self._known or {}
         self._shown |= existing
@@ -99,10 +136,18 @@ class RolloutLedger:
         ]
 
     async def _adopt(self) -> dict[str, frozenset[str]]:
-        """The digests of the present records, stored."""
+        """The digests of the present records and annotations, stored."""
         selection = Selection(whole=self._whole)
         listed = await self._cluster.list(CONTROLLER_REVISION, selection)
-        adopted = dict(_digests(filter(None, map(revisions.revision_of, listed.items))))
+        present = [one for one in map(revisions.revision_of, listed.items) if one is not None]
+        adopted = dict(_digests(present))
+        listed = await self._cluster.list(DAEMONSET, selection)
+        for daemonset in map(daemonsets.daemonset_of, listed.items):
+            space = daemonset.key.namespace
+            near = (one for one in present if one.raw["metadata"]["namespace"] == space)
+            stated = attested_records.with_target_of(daemonset.annotations, near)
+            write = DaemonSetWrite(daemonset.uid, stated)
+            adopted |= {write.key: digests} if (digests := write.digests({})) else {}
         await self._create(adopted)
         return adopted
 

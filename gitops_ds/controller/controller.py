@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gitops_ds.apimachinery import foreign_bodies, pods, revisions
 from gitops_ds.apimachinery.rollouts import rollout_annotations
@@ -89,14 +89,28 @@ class Controller:
         self._wake(self.observer.keys)
 
     def attest(self, ledger: RolloutLedger) -> None:
-        """Counts only the records in a ledger, of the claimed DaemonSets. Before `run`."""
-        self._ledger = ledger
+        """Counts only the records and annotations in a ledger, of the claimed DaemonSets. Before
+        `run`.
+        """
+        self._ledger, ledger.announced = ledger, self.observer.announced
         self.observer.cache.attested = self._attested
+        self.observer.unannounced = self._unannounced
+
+    def _counting(self, daemonset: DaemonSet) -> RolloutLedger | None:
+        """The ledger that decides what counts of a DaemonSet; None if it is shown only."""
+        ledger = self._ledger
+        is_begun = ledger is not None and ledger.is_begun
+        return ledger if is_begun and self._is_claimed(daemonset) else None
+
+    def _unannounced(
+        self, daemonset: DaemonSet, own_revisions: Sequence[Revision]
+    ) -> tuple[str, ...]:
+        ledger = self._counting(daemonset)
+        return () if ledger is None else ledger.unannounced(daemonset, own_revisions)
 
     def _attested(self, daemonset: DaemonSet, revision: Revision) -> Revision:
-        ledger = self._ledger
-        if ledger is None or not ledger.is_begun or not self._is_claimed(daemonset):
-            return revision  # it is shown only
+        if (ledger := self._counting(daemonset)) is None:
+            return revision
         approvers = self._approvers.get(object_owner.owner_of(daemonset.raw))
         if approvers is not None:
             revision = rollout_annotations.approved_by(revision, approvers)
@@ -109,7 +123,7 @@ class Controller:
             present = (revisions.annotations_of(one) for one in seen.revisions if one.uid == uid)
             before = str(next(present, {}).get(annotation) or "")
             write = RecordWrite(uid, annotation, text, before)
-            await ledger.announce(write, self.observer.cache.revision_uids)
+            await ledger.announce(write, self.observer.cache.uids)
 
     def _is_claimed(self, daemonset: DaemonSet) -> bool:
         if self._claimed is None:

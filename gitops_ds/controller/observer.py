@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 import msgspec
 
@@ -28,6 +28,7 @@ from gitops_ds.model.cluster import ClusterReader, Listing, Selection, WatchEven
 from gitops_ds.model.daemonset import DaemonSet, PodCause
 from gitops_ds.model.decision import Decision, Observation
 from gitops_ds.model.events.base import Emit, Listed, WatchFailed
+from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import NODE, POD, Body, Key, Resource
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.model.values import replace
@@ -110,6 +111,9 @@ class Observer:
             warnings=self.pod_warnings.of,
         )
         self.synced = asyncio.Event()
+        self.unannounced: Callable[[DaemonSet, Sequence[Revision]], tuple[str, ...]] = (
+            lambda _daemonset, _revisions: ()
+        )
 
     def observe_room(self) -> None:
         """Adds the free capacity of nodes to observations. Before `run`."""
@@ -165,8 +169,12 @@ class Observer:
         seen = self.cache.observe(key, self._clock())
         if seen is None:
             return None
+        daemonset = seen.daemonset
+        if unannounced := self.unannounced(daemonset, seen.revisions):
+            daemonset = replace(daemonset, unannounced=unannounced)
         return replace(
             seen,
+            daemonset=daemonset,
             own_node=self._own_node,
             rooms=None if self._rooms is None else self._rooms.look(),
             epoch=self.epochs.number,
@@ -209,6 +217,12 @@ class Observer:
         """Drops what was read beside the watches for a DaemonSet that is gone."""
         self.rollouts.forget(key)
         self.pod_warnings.forget(key)
+
+    def announced(self, uids: Set[str]) -> None:
+        """Handles that other annotations of the DaemonSets with these UIDs count."""
+        keys = self.cache.with_uids(uids)
+        self._hooks.due(keys)
+        self._publish(keys)
 
     def remember(self, daemonset: DaemonSet, decision: Decision) -> None:
         """Stores a decision before it is executed: the watches show its effects later."""

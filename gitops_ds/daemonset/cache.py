@@ -226,9 +226,13 @@ class Cache:
                 yield daemonset, self._candidate_revisions(daemonset)
 
     @property
-    def revision_uids(self) -> Set[str]:
-        """The UIDs of all revisions."""
-        return set(self._revision_uids.values())
+    def uids(self) -> Set[str]:
+        """The UIDs of all DaemonSets and revisions."""
+        return {one.uid for one in self._daemonsets.values()} | set(self._revision_uids.values())
+
+    def with_uids(self, uids: Set[str]) -> set[Key]:
+        """The DaemonSets with these UIDs."""
+        return {key for key, daemonset in self._daemonsets.items() if daemonset.uid in uids}
 
     @property
     def nodes(self) -> Mapping[str, Node]:

@@ -284,9 +284,13 @@ def assemble(
         for key, body in objects.items()
         if key.kind == "DaemonSet" and key.group == "apps"
     }
+    spaces = {key.namespace for key in by_uid.values()}
     grouped: dict[Key, list[Revision]] = defaultdict(list)
     targets: dict[Key, list[Revision]] = defaultdict(list)
+    named: set[tuple[str, str]] = set()
     for body in all_revisions:
+        if (space := str(body["metadata"].get("namespace") or "")) in spaces:
+            named.add((space, str(body["metadata"]["name"])))
         revision = revisions.revision_of(body)
         if revision is None:
             continue
@@ -302,7 +306,13 @@ def assemble(
     }
     sorted_nodes: list[Node] = sorted(map(nodes.node_of, node_list), key=lambda node: node.name)
     rollouts = {key: tuple(some) for key, some in targets.items()}
-    return Live(dict(objects), history, tuple(sorted_nodes), targets=rollouts)
+    return Live(
+        dict(objects),
+        history,
+        tuple(sorted_nodes),
+        targets=rollouts,
+        revision_names=frozenset(named),
+    )
 
 
 async def with_config_maps_in_use(

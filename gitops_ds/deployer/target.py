@@ -5,14 +5,19 @@ the objects.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
+from gitops_ds.apimachinery.rollouts.attested_records import DaemonSetWrite
 from gitops_ds.deployer import deletion_contents
 from gitops_ds.model.cluster import Cluster, ClusterReader
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CommitId, Key
+
+
+async def _no_announcement(_writes: Iterable[DaemonSetWrite]) -> None:
+    """Stores nothing: without a ledger every annotation counts."""
 
 
 class PlanTarget(msgspec.Struct, frozen=True):
@@ -42,6 +47,9 @@ class PlanTarget(msgspec.Struct, frozen=True):
 
 
 class DeployTarget(PlanTarget, frozen=True):
-    """The target of an apply: a cluster that may be written."""
+    """The target of an apply: a cluster that may be written. `announce` stores which annotations of
+    DaemonSets count in their rollouts; it raises ClusterError.
+    """
 
     cluster: Cluster
+    announce: Callable[[Iterable[DaemonSetWrite]], Awaitable[None]] = _no_announcement

@@ -103,7 +103,8 @@ class Live(msgspec.Struct, frozen=True):
     pods were listed, the effect of another body on them. `allocatable` is the capacity of nodes for
     pods, in thousandths of a resource's unit, if known. `contents` are those of the listed
     Namespaces and CustomResourceDefinitions. `targets` are the target revisions of each DaemonSet,
-    including those that it owns before their rollout is complete.
+    including those that it owns before their rollout is complete. `revision_names` are namespace
+    and name of all ControllerRevisions in the namespaces of the DaemonSets.
     """
 
     objects: Mapping[Key, Body] = msgspec.field(default_factory=dict)
@@ -115,6 +116,7 @@ class Live(msgspec.Struct, frozen=True):
     contents: Mapping[Key, Contents] = msgspec.field(default_factory=dict)
     unlisted: str = ""
     targets: Mapping[Key, tuple[Revision, ...]] = msgspec.field(default_factory=dict)
+    revision_names: frozenset[tuple[str, str]] = frozenset()
 
 
 class Census(msgspec.Struct, frozen=True):

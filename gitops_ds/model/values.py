@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-__all__ = ["replace"]
+__all__ = ["UNREADABLE_JSON", "replace"]
+
+# What `msgspec.json.decode` raises for a text of another writer; deep nesting ends in the last one.
+UNREADABLE_JSON = (msgspec.DecodeError, RecursionError)
 
 if TYPE_CHECKING:
     from dataclasses import replace  # mypy checks the fields of a Struct here too

@@ -136,7 +136,10 @@ def _foreign(inputs: StageInputs, daemonset: DaemonSet) -> StageHold:
     if inputs.foreign == names.PROVEN and names.PROVEN not in daemonset.annotations:
         reason = "no template is proven yet; the next apply records the present one"
         return StageHold(reason, kind=HoldKind.EDITED)
-    reason = f"the annotation {inputs.foreign} was edited in the cluster"
+    what = f"the annotation {inputs.foreign}"
+    if inputs.foreign == names.TARGET:
+        what = f"{what}, or the ControllerRevision that it names,"
+    reason = f"{what} was edited in the cluster"
     return StageHold(f"{reason}; no pod is replaced because of it", kind=HoldKind.EDITED)
 
 

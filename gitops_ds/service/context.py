@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
+from gitops_ds.apimachinery.rollouts.attested_records import DaemonSetWrite
 from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.deployer.object_claims import Claims
 from gitops_ds.model.cluster import Cluster
@@ -45,3 +46,8 @@ class ServiceContext(msgspec.Struct, frozen=True):
     def attested(self, revision: Revision) -> Revision:
         """A revision with only the records that the service wrote."""
         return revision if self.ledger is None else self.ledger.attested(revision)
+
+    async def announce(self, writes: Iterable[DaemonSetWrite]) -> None:
+        """Stores which annotations of DaemonSets count in their rollouts. Raises ClusterError."""
+        if self.ledger is not None:
+            await self.ledger.announce_daemonsets(writes)

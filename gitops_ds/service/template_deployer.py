@@ -55,7 +55,12 @@ class TemplateDeployer(runnable.DeployerPart):
         """Watches the templates and applies them until `stop`."""
         context, chosen = self._context, self._chosen
         place = DeployTarget(
-            context.cluster, chosen.home, chosen.owner, TEMPLATES, attested=context.attested
+            context.cluster,
+            chosen.home,
+            chosen.owner,
+            TEMPLATES,
+            attested=context.attested,
+            announce=context.announce,
         )
         about = InvolvedObject(
             CONFIG_MAP.api_version,

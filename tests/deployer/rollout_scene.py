@@ -143,7 +143,7 @@ class Scene(Processes):
             self.history,
             self.events,
             self.options,
-            attested=ledger.attested,
+            ledger=ledger,
         )
         self.loop = loop
         self.request = loop.request

@@ -17,9 +17,10 @@ from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.rollouts import RolloutHalted
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, POD, Body
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateProof
-from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt, RolloutRecord
+from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt, HoldKind, RolloutRecord
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
 from tests.deployer import rollout_scene
 from tests.deployer.rollout_scene import POLICY, Scene, both, ends
@@ -201,3 +202,44 @@ async def test_a_halt_of_a_daemonset_of_others_halts_no_other_rollout(scene: Sce
     revision["metadata"] |= {"name": "tenant-1", "annotations": {names.ROLLOUT_RECORD: text}}
     await mallory.create(CONTROLLER_REVISION, revision)
     await scene.until(lambda: len(scene.on("2")) > CANARIES, minutes=10)
+
+
+@both
+@pytest.mark.parametrize("owned", [False, True])
+async def test_a_target_that_another_writer_replaced_gets_no_pod_and_the_rollout_continues(
+    scene: Scene, /, powers: Powers, owned: bool
+) -> None:
+    """Deleted and created again under its name with another template, `owned` as by the DaemonSet
+    controller, while the deployer has no answers.
+    """
+    await at_canary(scene)
+    before = await target_of(scene)
+    metadata = {
+        name: before["metadata"][name]
+        for name in ("name", "namespace", "labels", "annotations", "ownerReferences")
+    }
+    if owned:
+        references = [{**one, "controller": True} for one in metadata["ownerReferences"]]
+        metadata |= {"ownerReferences": references, "labels": {"app": "agent"}}
+    forged = {**before, "metadata": metadata, "data": _with_tag(before["data"], "evil")}
+    scene.of_deployer = lambda _: simulator_faults.failure(503)
+    server = scene.cluster.server
+    server.delete(CONTROLLER_REVISION, "default", metadata["name"])
+    server.create(CONTROLLER_REVISION, forged, names.FIELD_MANAGER)
+    for _ in range(24):
+        await asyncio.sleep(5)
+        assert scene.on("evil") == set()
+    hold = scene.decision.hold
+    assert hold is not None
+    assert (hold.kind, names.TARGET in hold.reason) == (HoldKind.EDITED, True)
+    scene.of_deployer = simulator_faults.none
+    await scene.until(lambda: len(scene.on("2")) > CANARIES)
+    await ends(scene, "2")
+
+
+def _with_tag(data: Body, tag: str) -> Body:
+    template = data["spec"]["template"]
+    containers = [{**template["spec"]["containers"][0], "image": f"example.com/agent:{tag}"}]
+    return {
+        "spec": {"template": {**template, "spec": {**template["spec"], "containers": containers}}}
+    }

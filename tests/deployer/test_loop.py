@@ -15,6 +15,7 @@ import pytest
 
 from gitops_ds import errors, simulator
 from gitops_ds.apimachinery.builtin_resources import RESOURCES
+from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import (
     requests,
@@ -33,7 +34,6 @@ from gitops_ds.model.events import base, deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.events.requests import PushForwarded
-from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId, Resource
 from gitops_ds.model.rollouts.halted_rollout import BranchCommit, FileChange
 from gitops_ds.model.rollouts.template_cause import RenderedCommit
@@ -177,6 +177,13 @@ class Scene:
         return str(body["spec"]["template"]["spec"]["containers"][0]["image"]).rpartition(":")[2]
 
 
+def announced_in(ledger: RolloutLedger | None) -> dict[str, Any]:
+    """The part of a target that a ledger decides."""
+    if ledger is None:
+        return {}
+    return {"attested": ledger.attested, "announce": ledger.announce_daemonsets}
+
+
 def loop_on(
     cluster: simulator.SimulatedCluster,
     client: simulator.Client,
@@ -185,10 +192,10 @@ def loop_on(
     options: ApplyOptions,
     skew: Sequence[float] = (0.0,),
     repository: str = "memory",
-    attested: Callable[[Revision], Revision] = lambda revision: revision,
+    ledger: RolloutLedger | None = None,
 ) -> deployer_loop.Loop:
     """`skew` has the seconds by which the wall clock is wrong."""
-    target = DeployTarget(client, "gitops-ds", "test", repository, attested=attested)
+    target = DeployTarget(client, "gitops-ds", "test", repository, **announced_in(ledger))
     timing = deployer_loop.LoopTiming(
         5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random
     )

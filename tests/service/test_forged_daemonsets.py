@@ -1,5 +1,6 @@
 """A tenant who may only write DaemonSets deletes the agent and creates it again in the name of the
-service, beside the running service: his template is never proven, and his pods are replaced.
+service, beside the running service: his template is never proven, and his pods are replaced. What
+he writes into the annotations of a rollout neither returns nor opens a node.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ import asyncio
 import http.client
 import json
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,8 @@ RULE = {
     "resources": ["daemonsets"],
     "verbs": ["get", "list", "patch", "update", "create", "delete"],
 }
+RESTING = {names.TARGET: None, names.PHASE: names.COMPLETE}
+AT_ONCE = {names.ROLLOUT_POLICY: '{"policy": {"stages": [{"name": "all"}]}, "pools": []}'}
 GROUP = "rbac.authorization.k8s.io"
 
 
@@ -65,7 +69,16 @@ async def _scenes(
     upstream.commit(staged.files("2", staged.policy(LONG)))
     await watch.until(lambda: len(watch.on("2")) == CANARIES, log)
     await asyncio.sleep(3)
-    assert len(watch.uids("2")) == CANARIES
+    canaries = watch.uids("2")
+    assert len(canaries) == CANARIES
+    for forged in (RESTING, AT_ONCE) * ATTEMPTS:
+        await asyncio.to_thread(_annotate, plane, forged)
+        await asyncio.sleep(0.3)
+    await asyncio.sleep(2)
+    assert watch.uids("2") == canaries
+    annotations = staged.agent(plane)["metadata"]["annotations"]
+    assert annotations[names.PHASE] == "Progressing"
+    assert annotations[names.ROLLOUT_POLICY] != AT_ONCE[names.ROLLOUT_POLICY]
 
 
 def _proven(plane: controlplane.ControlPlane) -> Any:
@@ -91,6 +104,18 @@ def _grant(plane: controlplane.ControlPlane) -> None:
     ):
         body = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata, **fields}
         plane.request("POST", f"/apis/{GROUP}/v1/namespaces/default/{plural}", body)
+
+
+def _annotate(plane: controlplane.ControlPlane, annotations: Mapping[str, str | None]) -> None:
+    """Writes annotations under the name of our field manager."""
+    who = {"Authorization": f"Bearer {plane.token}", "Impersonate-User": TENANT}
+    tls = ssl.create_default_context(cafile=str(plane.ca))
+    connection = http.client.HTTPSConnection("127.0.0.1", plane.port, timeout=60, context=tls)
+    body = json.dumps({"metadata": {"annotations": annotations}})
+    headers = {**who, "Content-Type": "application/merge-patch+json"}
+    connection.request("PATCH", f"{PATH}?fieldManager={names.FIELD_MANAGER}", body, headers)
+    assert connection.getresponse().status < 400
+    connection.close()
 
 
 def _recreate(plane: controlplane.ControlPlane, tag: str) -> Any:

@@ -42,7 +42,7 @@ from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import Faults, RequestFault, SimulatedRequest
 from gitops_ds.simulator.store import StoredChange
 from tests.deployer.rollout_scene import NoRollouts, led
-from tests.deployer.test_loop import History
+from tests.deployer.test_loop import History, announced_in
 from tests.simulator.setup import strict
 from tests.worlds import staged_oracle, staged_second
 from tests.worlds.staged_git import (
@@ -134,7 +134,7 @@ class StagedWorld:
         ledger: RolloutLedger,
     ) -> deployer_loop.Loop:
         client, clock = self.client(staged_oracle.SERVICE), timing.clock
-        place = DeployTarget(client, STATES, owner, "memory", clock=clock, attested=ledger.attested)
+        place = DeployTarget(client, STATES, owner, "memory", clock=clock, **announced_in(ledger))
         source = revision_selector.RevisionSource(
             history.tip,
             history.snapshot,

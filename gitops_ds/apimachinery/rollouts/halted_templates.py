@@ -18,7 +18,7 @@ from gitops_ds.model.objects import Body, short
 from gitops_ds.model.plain_text import line
 from gitops_ds.model.rollouts.proven_templates import HaltedTemplate, TemplateHistory
 from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, RolloutTarget
-from gitops_ds.model.values import replace
+from gitops_ds.model.values import UNREADABLE_JSON, replace
 
 MOST = 10  # halted templates of one DaemonSet
 MESSAGE = 200  # characters
@@ -32,7 +32,7 @@ def parse(annotations: Mapping[str, str]) -> tuple[HaltedTemplate, ...]:
     try:
         text = annotations.get(names.HALTED) or "[]"
         return msgspec.json.decode(text, type=tuple[HaltedTemplate, ...])
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except UNREADABLE_JSON:
         return ()
 
 

@@ -19,6 +19,7 @@ from gitops_ds.model import names
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, digest_of
 from gitops_ds.model.rollouts.proven_templates import TemplateProof
+from gitops_ds.model.values import UNREADABLE_JSON
 
 # https://kubernetes.io/docs/reference/kubectl/generated/kubectl_rollout/kubectl_rollout_restart/
 _RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
@@ -86,5 +87,5 @@ def _parsed(annotations: Mapping[str, str] | None, name: str) -> TemplateProof |
     try:
         text = (annotations or {}).get(name)
         return msgspec.json.decode(str(text), type=TemplateProof) if text else None
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except UNREADABLE_JSON:
         return None

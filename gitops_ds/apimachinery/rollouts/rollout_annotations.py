@@ -19,6 +19,7 @@ from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body
 from gitops_ds.model.rollouts.staged_rollout import RolloutTarget, StageApproval
+from gitops_ds.model.values import UNREADABLE_JSON
 
 
 def foreign(live: Body, annotations: Iterable[str]) -> Iterator[str]:
@@ -49,7 +50,8 @@ def edited(daemonset: DaemonSet) -> Iterator[str]:
     removed.
 
     The deployer always states what is proven and the phase, and removes a target only in the write
-    that states that its rollout is complete.
+    that states that its rollout is complete. Without a known announcement the names of the field
+    managers decide, which any writer may copy.
     """
     annotations = daemonset.annotations
     yield from foreign(daemonset.raw, names.READ_BY_ROLLOUTS)
@@ -57,6 +59,7 @@ def edited(daemonset: DaemonSet) -> Iterator[str]:
         yield names.PROVEN
     if names.TARGET not in annotations and annotations.get(names.PHASE) != names.COMPLETE:
         yield names.TARGET if names.PHASE in annotations else names.PHASE
+    yield from daemonset.unannounced
 
 
 def approvals(known: Iterable[Revision], target: RolloutTarget) -> tuple[StageApproval, ...]:
@@ -92,7 +95,7 @@ def decoded_approvals(text: str) -> tuple[StageApproval, ...]:
     """The approvals in `gitops-ds.io/approvals`; none if they are invalid."""
     try:
         approvals = msgspec.json.decode(text or "[]", type=tuple[StageApproval, ...])
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except UNREADABLE_JSON:
         return ()
     return tuple(one for one in approvals if one.hash)  # without a hash it could be for any target
 

@@ -24,6 +24,7 @@ from gitops_ds.model.rollouts.proven_templates import TemplateProof
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, decode
 from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, RolloutTarget
 from gitops_ds.model.sources.bundle import Pool, Requirement
+from gitops_ds.model.values import UNREADABLE_JSON
 
 # The annotations that the deployer gives a target revision.
 _APPLIED = (
@@ -39,10 +40,12 @@ def body_of(
     daemonset: DaemonSet, template: Body, commit: str, taken: Set[str] = frozenset()
 ) -> dict[str, Any]:
     """The target revision for a template, which must have the defaults of the API server. `taken`
-    are the names of the DaemonSet's own revisions, of which one may have the template.
+    are the names of other revisions in its namespace: the DaemonSet may own one with the template,
+    and the content of a revision never changes.
     """
     hash = revisions.hash_of(template, daemonset.collision_count)
     name = f"{daemonset.key.name}-{hash}"
+    names_in_turn = (name, *(f"{name}-target{number or ''}" for number in range(len(taken) + 1)))
     # The admission plugin OwnerReferencesPermissionEnforcement permits blockOwnerDeletion only with
     # the permission to update the finalizers of the owner, which the applying account may lack.
     blocking = {"controller": False, "blockOwnerDeletion": False}
@@ -51,7 +54,7 @@ def body_of(
         "apiVersion": CONTROLLER_REVISION.api_version,
         "kind": CONTROLLER_REVISION.kind,
         "metadata": {
-            "name": f"{name}-target" if name in taken else name,
+            "name": next(one for one in names_in_turn if one not in taken),
             "namespace": daemonset.key.namespace,
             "labels": {names.ROLLOUT: hash},
             "annotations": {names.COMMIT: commit} if commit else {},
@@ -165,7 +168,7 @@ def decoded(text: str) -> RolloutRecord:
     """The record in the text of its annotation; an empty one if it is missing or invalid."""
     try:
         return msgspec.json.decode(text, type=RolloutRecord) if text else RolloutRecord()
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except UNREADABLE_JSON:
         return RolloutRecord()
 
 
@@ -256,7 +259,7 @@ def policy_of(daemonset: DaemonSet) -> tuple[RolloutPolicy, tuple[Pool, ...]] | 
         return None
     try:
         policy_text = msgspec.json.decode(text, type=_PolicyText)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except UNREADABLE_JSON as error:
         raise ValueError(f"{names.ROLLOUT_POLICY}: {error}") from None
     pools = tuple(
         Pool(pool.name, tuple(Requirement(*one) for one in pool.match))

@@ -14,7 +14,7 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.apimachinery import agent_records, daemonsets
 from gitops_ds.deployer import owner_identity, state_store
-from gitops_ds.deployer.apply import applied_templates, applier, template_commits
+from gitops_ds.deployer.apply import applied_templates, applier, daemonset_writes, template_commits
 from gitops_ds.deployer.apply.applier import AppliedObject, Applier, ApplyOutcome
 from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
@@ -81,10 +81,12 @@ async def carry_out(
     base = prepared.state
     taken = _taken_over(target, prepared)
     prepared = await _announce(target, prepared)
+    await target.announce(daemonset_writes.planned(prepared))
     waits = applier.dependencies_of(target.cluster, prepared.bundle, options.patience)
 
     async def record(written: Sequence[AppliedObject]) -> None:
         nonlocal prepared
+        await target.announce(daemonset_writes.done(prepared, written))
         if histories := await applied_templates.of(prepared, written):
             templates = {**prepared.state.templates, **histories}
             state = await _save(target, base, replace(prepared.state, templates=templates))
@@ -95,6 +97,7 @@ async def carry_out(
     )
     for change, refusal in outcome.refused:
         emit(NotApplied(clock(), refusal, change))
+    await target.announce(daemonset_writes.done(prepared, outcome.unrecorded))
     histories = await applied_templates.of(prepared, outcome.unrecorded)
     prepared = replace(prepared, histories={**prepared.histories, **histories})
     state = _rebased(base, after_apply(prepared, outcome, target), prepared.state)

@@ -9,7 +9,7 @@ OnDelete this affects no pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import cached_property
 from typing import Any
 
@@ -347,8 +347,9 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         # as the built-in controller copies it, for kubectl rollout history
         cause = (known and _annotation(known, names.CHANGE_CAUSE)) or self.git.subject
         cause = annotations_of(self.manifest.body).get(names.CHANGE_CAUSE) or cause
-        taken = {one.name for one in self.live.revisions.get(self.manifest.key, ())}
-        body = target_revisions.body_of(daemonsets.daemonset_of(old), template, commit, taken)
+        body = target_revisions.body_of(
+            daemonsets.daemonset_of(old), template, commit, self._taken(template)
+        )
         if known is not None:
             body["metadata"]["name"] = known.name
         since, recorded = self._since(old, known, commit), self._recorded_target
@@ -360,6 +361,16 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
             **({names.CHANGE_CAUSE: cause} if cause else {}),
         }
         return self._of_revision(body)
+
+    def _taken(self, template: Body) -> Set[str]:
+        """The names of other revisions: of the DaemonSet, and of a target of another writer with
+        another template, which only its deletion would replace.
+        """
+        key, identity = self.manifest.key, proofs.identity(template)
+        names = {name for namespace, name in self.live.revision_names if namespace == key.namespace}
+        targets = self.live.targets.get(key, ())
+        same = {one.name for one in targets if proofs.identity(one.template) == identity}
+        return (names - same) | {one.name for one in self.live.revisions.get(key, ())}
 
     def _of_revision(self, body: dict[str, Any]) -> Manifest:
         key = Key(

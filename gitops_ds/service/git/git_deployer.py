@@ -198,6 +198,7 @@ class GitDeployer(runnable.DeployerPart):
             contains=source.contains,
             unused=owner.unused,
             attested=context.attested,
+            announce=context.announce,
         )
         state = InvolvedObject(
             CONFIG_MAP.api_version,
