@@ -115,10 +115,12 @@ def _nodes(pool: Pool) -> Iterator[Node]:
 
 
 def _matching(pool: Pool, number: int) -> Mapping[str, str]:
-    """Labels that meet the pool's conditions; several values alternate."""
+    """Labels that meet the pool's conditions; several values alternate. A condition without a text
+    in its values is a finding, and no label meets it.
+    """
     labels = {}
     for condition in pool.match:
-        if condition.operator == "In":
+        if condition.operator == "In" and condition.values:
             number, turn = divmod(number, len(condition.values))
             labels[condition.key] = condition.values[turn]
         elif condition.operator == "Exists":

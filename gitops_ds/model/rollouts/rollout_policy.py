@@ -325,8 +325,11 @@ def decode(document: Body) -> RolloutPolicy:
 
     Raises ValueError for a document that does not match, and for two stages of one name.
     """
-    stages = [_stage(one) for one in document.get("stages") or (CANARY, REST)]
-    names = [stage.get("name") for stage in stages]
+    stated = document.get("stages") or (CANARY, REST)
+    if not isinstance(stated, list | tuple):
+        raise ValueError("stages must be a list")
+    stages = [_stage(one) for one in stated]
+    names = [str(stage.get("name")) for stage in stages]
     if REST not in names:
         stages.append(_stage(REST))
         names.append(REST)

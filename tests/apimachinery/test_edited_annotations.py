@@ -1,0 +1,60 @@
+"""The annotations of a rollout with any text of another writer: a policy is invalid with a reason,
+every other one states nothing. An error of another class would end what reads all DaemonSets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from gitops_ds.apimachinery import daemonsets
+from gitops_ds.apimachinery.rollouts import (
+    halted_templates,
+    proofs,
+    rollout_annotations,
+    target_revisions,
+)
+from gitops_ds.model import names
+from gitops_ds.model.rollouts.staged_rollout import RolloutRecord
+from tests.plan.world import daemonset
+
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "true",
+        DEEP,
+        f'{{"any": {DEEP}}}',
+        '{"stages": true}',
+        '{"stages": 3}',
+        '{"stages": {"name": "a"}}',
+        '{"stages": [[]]}',
+        '{"stages": [{"name": {}}]}',
+    ],
+)
+def test_a_policy_of_another_writer_is_valid_or_a_value_error(policy: str) -> None:
+    body = daemonset("agent", "example.com/agent:1")
+    body["metadata"]["annotations"] = {names.ROLLOUT_POLICY: f'{{"policy": {policy}}}'}
+    with pytest.raises(ValueError):
+        target_revisions.policy_of(daemonsets.daemonset_of(body))
+
+
+@pytest.mark.parametrize("text", ["", "no", "[]", "3", DEEP, json.dumps({"at": "x"})])
+@pytest.mark.parametrize(
+    ("read", "nothing"),
+    [
+        (lambda text: halted_templates.parse({names.HALTED: text}), ()),
+        (lambda text: proofs.in_force({names.PROVEN: text}), None),
+        (target_revisions.decoded, RolloutRecord()),
+        (rollout_annotations.decoded_approvals, ()),
+    ],
+)
+def test_another_annotation_of_another_writer_states_nothing(
+    read: Callable[[str], object], nothing: object, text: str
+) -> None:
+    assert read(text) == nothing
+    assert read(f'[{{"any": {DEEP}}}]') == read(f'{{"any": {DEEP}}}') == nothing
