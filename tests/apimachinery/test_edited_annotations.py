@@ -17,7 +17,7 @@ from gitops_ds.apimachinery.rollouts import (
     target_revisions,
 )
 from gitops_ds.model import names
-from gitops_ds.model.rollouts.staged_rollout import RolloutRecord
+from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, RolloutTarget
 from tests.plan.world import daemonset
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -41,6 +41,15 @@ def test_a_policy_of_another_writer_is_valid_or_a_value_error(policy: str) -> No
     body["metadata"]["annotations"] = {names.ROLLOUT_POLICY: f'{{"policy": {policy}}}'}
     with pytest.raises(ValueError):
         target_revisions.policy_of(daemonsets.daemonset_of(body))
+
+
+def test_the_reason_of_a_hold_is_one_short_line() -> None:
+    halted = {"hash": "a", "commit": "", "at": 1.0, "message": "\x1b[31m\n" + "x" * 100_000}
+    target = RolloutTarget("a", {}, hashes=frozenset({"a"}))
+    reason = halted_templates.hold_reason({names.HALTED: json.dumps([halted])}, target)
+    assert reason.startswith("this template was halted before: \\x1b[31m")
+    assert reason.isprintable()
+    assert len(reason) < 500
 
 
 @pytest.mark.parametrize("text", ["", "no", "[]", "3", DEEP, json.dumps({"at": "x"})])

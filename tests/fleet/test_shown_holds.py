@@ -90,6 +90,18 @@ def test_each_hold_is_on_each_surface(kind: HoldKind) -> None:
     assert metric(agent) == kind.value
 
 
+def test_a_text_of_another_writer_is_one_printable_line_of_limited_length() -> None:
+    agent = held(HoldKind.HALTED_BEFORE)
+    assert agent.rollout is not None
+    forged = StageHold("\x1b[31mred\nHealthy: forged" + "x" * 100_000, kind=HoldKind.EDITED)
+    stages = replace(agent.rollout.stages, hold=forged)
+    agent = replace(agent, rollout=replace(agent.rollout, stages=stages))
+    for line in table.agent(agent, agent.seen.now, nodes=False).splitlines():
+        assert line.isprintable()
+        assert len(line) <= 2_100
+        assert not line.startswith("Healthy: forged")
+
+
 @pytest.mark.parametrize("at_rest", ["OnDelete", "RollingUpdate"])
 def test_the_hold_at_rest_is_on_each_surface(at_rest: str) -> None:
     there = watched()

@@ -80,7 +80,7 @@ def hold_reason(annotations: Mapping[str, str], target: RolloutTarget) -> str:
     if template is None:
         return ""
     text = words(template)
-    return text if template.message == ON_HOLD else f"{text}: {template.message}"
+    return text if template.message == ON_HOLD else f"{text}: {line(template.message, MESSAGE)}"
 
 
 def words(one: HaltedTemplate) -> str:

@@ -61,6 +61,14 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]], *, headers: bool
     )
 
 
+_LONGEST_LINE = 2_000
+
+
+def _line(text: str) -> str:
+    """A line beside a table. Messages quote annotations and events of other writers."""
+    return f"{plain_text.line(text, _LONGEST_LINE)}\n"
+
+
 def coloured(text: str) -> str:
     """A printable table with coloured states; a state is a separate cell or starts a line."""
     from gitops_ds.report import printable
@@ -154,16 +162,17 @@ def agent(one: Agent, now: float, *, nodes: bool, headers: bool = True) -> str:
     """One agent, its health, and its nodes."""
     text = (
         columns(HEAD, [_row(one, now, False)], headers=headers)
-        + f"\n{one.health.state}: {one.health.message}\n"
+        + "\n"
+        + _line(f"{one.health.state}: {one.health.message}")
     )
     sync, word = fleets.sync_of(one)
-    text += f"{sync}: {word}\n" if sync in _APART else ""
+    text += _line(f"{sync}: {word}") if sync in _APART else ""
     if one.key in (one.state.required or ()):
         text += "Required for work: gitops-ds get nodes lists the nodes that wait for it\n"
     if one.rollout is not None:
         text += "\n" + rollout(one.rollout)
     elif one.hold is not None:
-        text += f"On hold: {one.hold.text}\n"
+        text += _line(f"On hold: {one.hold.text}")
     entries = fleets.nodes(one)
     if not nodes:
         # the nodes of later stages are in the table of stages
@@ -172,7 +181,7 @@ def agent(one: Agent, now: float, *, nodes: bool, headers: bool = True) -> str:
         ]
         grouped = grouped_nodes(entries)
         entries = grouped.rows
-        text += "".join(f"{line}\n" for line in grouped.lines)
+        text += "".join(map(_line, grouped.lines))
     if not entries:
         return text
     head = ["NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON", "BLAME", "MESSAGE"]
@@ -233,15 +242,15 @@ def rollout(one: StagedRollout) -> str:
         f"the limit is {stages.cap}\n"
     )
     if stages.hold is not None and halt is None:
-        text += f"On hold: {stages.hold.text}\n"
+        text += _line(f"On hold: {stages.hold.text}")
     if halt is not None:
-        text += f"Halted at {timestamps.text(halt.at)} in stage {halt.stage}: {halt.message}\n"
-        text += "".join(f"  {fact}\n" for fact in (halt.gate.lines if halt.gate else ()))
+        text += _line(f"Halted at {timestamps.text(halt.at)} in stage {halt.stage}: {halt.message}")
+        text += "".join(_line(f"  {fact}") for fact in (halt.gate.lines if halt.gate else ()))
     head = ["STAGE", "STATE", "PROVED", "WAITS FOR", "UNTIL"]
     text += columns(head, (_stage(one, stage) for stage in stages.stages))
     for stage in stages.stages:
         text += "".join(
-            f"Stage {stage.name} is approved: {plain_text.line(approval.text)}\n"
+            _line(f"Stage {stage.name} is approved: {approval.text}")
             for approval in one.approvals_of(stage)
         )
     if one.parked:
