@@ -291,6 +291,9 @@ def assemble(
     for body in all_revisions:
         if (space := str(body["metadata"].get("namespace") or "")) in spaces:
             named.add((space, str(body["metadata"]["name"])))
+        references = body["metadata"].get("ownerReferences") or ()
+        if by_uid.keys().isdisjoint(str(one.get("uid")) for one in references):
+            continue  # of others, and most of a cluster are: their templates are not read
         revision = revisions.revision_of(body)
         if revision is None:
             continue
