@@ -71,14 +71,18 @@ async def _scenes(
     await asyncio.sleep(3)
     canaries = watch.uids("2")
     assert len(canaries) == CANARIES
-    for forged in (RESTING, AT_ONCE) * ATTEMPTS:
+    before = _read_by_rollout(plane)
+    for forged in (RESTING, AT_ONCE) * 3:  # after some corrections the deployer waits for longer
         await asyncio.to_thread(_annotate, plane, forged)
         await asyncio.sleep(0.3)
-    await asyncio.sleep(2)
+    await staged.until(lambda: _read_by_rollout(plane) == before, log.read_text)
     assert watch.uids("2") == canaries
+
+
+def _read_by_rollout(plane: controlplane.ControlPlane) -> dict[str, str]:
+    """The annotations that the rollout reads."""
     annotations = staged.agent(plane)["metadata"]["annotations"]
-    assert annotations[names.PHASE] == "Progressing"
-    assert annotations[names.ROLLOUT_POLICY] != AT_ONCE[names.ROLLOUT_POLICY]
+    return {name: annotations[name] for name in names.READ_BY_ROLLOUTS if name in annotations}
 
 
 def _proven(plane: controlplane.ControlPlane) -> Any:
