@@ -282,8 +282,8 @@ class Oracle:
 
     def is_restarted(self, view: PodView) -> bool:
         """Whether a restart replaces the pod."""
-        asked = restart_of(self.live["spec"]["template"]["metadata"]) if self.live else None
-        return view.created < self.restarted_at or asked not in (None, view.restarted)
+        wanted = restart_of(self.live["spec"]["template"]["metadata"]) if self.live else None
+        return view.created < self.restarted_at or wanted not in (None, view.restarted)
 
     @property
     def staged(self) -> bool:
