@@ -417,6 +417,7 @@ class Reconciler:
             approved=steering.approved or self._options.approved,
             contested=loop_state.contested(state, now),
             deferred=loop_state.deferred(state, now),
+            held=steering.held,
         )
         if self._claimant is None:
             return options

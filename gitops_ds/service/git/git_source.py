@@ -94,11 +94,17 @@ class GitSource:
 
     def commits(self) -> CommitSource:
         """The commits of the local copy, for the causes of templates and for reverts."""
-        return CommitSource(self._line, self._render, self._settings.path)
+        return CommitSource(self._line, self._render, self._contained, self._settings.path)
 
-    async def _line(self, since: CommitId, head: CommitId, limit: int) -> tuple[BranchCommit, ...]:
-        await self.repository.fetch(since)
+    async def _line(
+        self, since: CommitId | None, head: CommitId, limit: int
+    ) -> tuple[BranchCommit, ...]:
+        if since is not None:
+            await self.repository.fetch(since)
         return await self.repository.line(since, head, limit)
+
+    async def _contained(self, head: CommitId, commits: Set[CommitId]) -> Set[CommitId]:
+        return {one for one in commits if await self.repository.is_ancestor(one, head)}
 
     async def _render(self, commits: Sequence[CommitId]) -> Mapping[CommitId, RenderedCommit]:
         job = replace(self._job(commits[0]), rendered=tuple(commits), clean={})
