@@ -54,10 +54,15 @@ class CommitSource(msgspec.Struct, frozen=True):
     path: str = ""
 
 
-class CauseFinder:
-    """Finds causes, and keeps what commits render to."""
+_NO_COMMITS = CommitSource()
 
-    def __init__(self, source: CommitSource) -> None:
+
+class CauseFinder:
+    """Finds causes, and keeps what commits render to. The reconciliations of a repository and its
+    reverts share one.
+    """
+
+    def __init__(self, source: CommitSource = _NO_COMMITS) -> None:
         self._source = source
         self._rendered = OrderedDict[CommitId, RenderedCommit]()
 

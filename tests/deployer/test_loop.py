@@ -25,7 +25,7 @@ from gitops_ds.deployer import (
 )
 from gitops_ds.deployer.revision_selector import RevisionSource
 from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.deployer.template_causes import CommitSource
+from gitops_ds.deployer.template_causes import CauseFinder, CommitSource
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.deployer_state import Push
@@ -156,8 +156,8 @@ class History:
     def source(self, **options: Any) -> RevisionSource:
         """The source of a deployer; `options` are those of `prepare`."""
         prepared = revision_selector.prepare_directly(partial(prepare.prepare, **options))
-        commits = CommitSource(self.line, self.render)
-        return RevisionSource(self.tip, self.snapshot, self.movement, prepared, commits=commits)
+        causes = CauseFinder(CommitSource(self.line, self.render))
+        return RevisionSource(self.tip, self.snapshot, self.movement, prepared, causes=causes)
 
 
 @dataclass

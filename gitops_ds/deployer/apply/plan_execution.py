@@ -286,7 +286,9 @@ def _causes(prepared: PreparedPlan, settled: Set[Key]) -> Mapping[Key, TemplateC
     before, causes = prepared.state.causes, dict[Key, TemplateCause]()
     for key, cause in prepared.inputs.context.stamp.causes.items():
         known, history = before.get(key), prepared.histories.get(key)
-        is_applied = known is not None and known.source == cause.source and known.is_applied
+        is_same = known is not None and known.source == cause.source
+        is_applied = known is not None and is_same and known.is_applied
+        head = known.head if known is not None and is_applied else prepared.plan.commit or ""
         if history is None:
             is_applied |= key in settled
         else:
@@ -294,7 +296,7 @@ def _causes(prepared: PreparedPlan, settled: Set[Key]) -> Mapping[Key, TemplateC
             is_applied |= key in settled and cause.source in {
                 one.source for one in of_history if one is not None
             }
-        causes[key] = replace(cause, is_applied=is_applied)
+        causes[key] = replace(cause, is_applied=is_applied, head=head)
     return causes
 
 

@@ -17,7 +17,8 @@ class TemplateCause(msgspec.Struct, frozen=True, omit_defaults=True):
     are all that turned the template before into this one, newest first; a template before that was
     halted or never applied does not count, so its commits are among them. Not `exact`: too many
     commits, or commits that can't be rendered; the cause is one of `commits`. Not `is_applied`: the
-    template waits, such as that of a suspended DaemonSet.
+    template waits, such as that of a suspended DaemonSet. `head` is the commit with which the
+    template was applied first: the newest one of that time.
     """
 
     source: str
@@ -28,6 +29,7 @@ class TemplateCause(msgspec.Struct, frozen=True, omit_defaults=True):
     commits: tuple[str, ...] = ()
     exact: bool = True
     is_applied: bool = True
+    head: str = ""
 
 
 class RenderedCommit(msgspec.Struct, frozen=True):
