@@ -55,6 +55,8 @@ class CommitSource(msgspec.Struct, frozen=True):
 
 
 _NO_COMMITS = CommitSource()
+_Records = Mapping[Key, TemplateCause]
+_Question = tuple[CommitId, Mapping[Key, WantedCause]]
 
 
 class CauseFinder:
@@ -65,6 +67,7 @@ class CauseFinder:
     def __init__(self, source: CommitSource = _NO_COMMITS) -> None:
         self._source = source
         self._rendered = OrderedDict[CommitId, RenderedCommit]()
+        self._answers: dict[CommitId | None, tuple[_Question | None, _Records]] = {}
 
     async def of(
         self, located: LocatedBundle, state: DeployerState, live: Live
@@ -104,12 +107,19 @@ class CauseFinder:
         none is known to be another one.
         """
         most = template_causes.MOST_COMMITS if since is not None else template_causes.MOST_BACK
+        question = head, dict(wanted)
+        asked, answer = self._answers.get(since, (None, {}))
+        if asked == question:  # of a suspended repository, which records no cause
+            return answer
         try:
             commits = await self._source.line(since, head, most + 1)
             if len(commits) > most and since is not None:
                 return {}
             line = BranchLine(since or CommitId(""), commits, self._source.path)
-            return template_causes.found(line, wanted, await self._searched(line, wanted))
+            answer = template_causes.found(line, wanted, await self._searched(line, wanted))
+            before = self._answers.get(None, (None, {}))
+            self._answers = {None: before, since: (question, answer)}
+            return answer
         except errors.GitopsError:
             return {}
 

@@ -52,6 +52,12 @@ def side(upstream: Upstream, work: Callable[[Upstream], None], name: str = "side
     upstream.git("checkout", "--quiet", "main")
 
 
+def work_in_steps(upstream: Upstream) -> None:
+    agent(upstream, 3)
+    agent(upstream)
+    beside(upstream)
+
+
 def merge(upstream: Upstream) -> None:
     side(upstream, agent)
     beside(upstream)
@@ -82,7 +88,7 @@ def main_into_side(upstream: Upstream) -> None:
 
 
 def squash(upstream: Upstream) -> None:
-    side(upstream, lambda there: (agent(there, 3), agent(there), beside(there))[0])
+    side(upstream, work_in_steps)
     upstream.git("merge", "--quiet", "--squash", "side")
     upstream.git("commit", "--quiet", "-m", "squash")
 
@@ -132,7 +138,7 @@ HISTORIES: Mapping[str, tuple[Callable[[Upstream], None], str]] = {
 
 
 @dataclass
-class Finder:
+class BranchScene:
     """A finder of causes on a repository, and what it has rendered."""
 
     upstream: Upstream
@@ -184,11 +190,11 @@ def upstream(tmp_path: Path) -> Upstream:
     return made
 
 
-def play(script: Callable[[Finder], object], upstream: Upstream) -> None:
+def play(script: Callable[[BranchScene], object], upstream: Upstream) -> None:
     async def main() -> None:
         where = address.parse(str(upstream.path), allow_local=True)
         async with Repository(where, upstream.path.with_suffix(".cache")) as repository:
-            done = script(Finder(upstream, repository))
+            done = script(BranchScene(upstream, repository))
             assert asyncio.iscoroutine(done)
             await done
 
@@ -199,7 +205,7 @@ def play(script: Callable[[Finder], object], upstream: Upstream) -> None:
 def test_the_cause_is_the_commit_of_the_branch_that_changed_the_template(
     upstream: Upstream, change: Callable[[Upstream], None], expected: str
 ) -> None:
-    async def script(finder: Finder) -> None:
+    async def script(finder: BranchScene) -> None:
         state = await finder.state()
         change(upstream)
         assert await finder.found(state) == (expected, (expected,), True)
@@ -213,7 +219,7 @@ def test_the_cause_is_the_commit_of_the_branch_that_changed_the_template(
 def test_a_first_installation_names_the_commit_of_the_template_and_not_the_head(
     upstream: Upstream,
 ) -> None:
-    async def script(finder: Finder) -> None:
+    async def script(finder: BranchScene) -> None:
         agent(upstream)
         beside(upstream)
         for number in range(3):
@@ -231,7 +237,7 @@ def rewritten(upstream: Upstream, base: str) -> None:
 
 
 def test_after_a_rewrite_the_cause_is_a_commit_of_the_new_branch(upstream: Upstream) -> None:
-    async def script(finder: Finder) -> None:
+    async def script(finder: BranchScene) -> None:
         base = upstream.git("rev-parse", "main")
         proven = await finder.state()
         proof = TemplateProof("P", base, 0.0, ProofKind.FIRST, proven.causes[AGENT].source)
@@ -252,7 +258,7 @@ def test_after_a_rewrite_the_cause_is_a_commit_of_the_new_branch(upstream: Upstr
 def test_a_rewrite_to_an_earlier_commit_finds_its_cause_before_the_last_applied_one(
     upstream: Upstream,
 ) -> None:
-    async def script(finder: Finder) -> None:
+    async def script(finder: BranchScene) -> None:
         agent(upstream)
         bad = upstream.git("rev-parse", "main")
         upstream.git("revert", "--no-edit", "HEAD")
