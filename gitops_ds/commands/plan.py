@@ -8,8 +8,9 @@ start of the program.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 
@@ -20,15 +21,18 @@ from gitops_ds.commands import cluster_snapshot
 from gitops_ds.deployer import owner_identity, source_status_store
 from gitops_ds.deployer.apply import prepared_plan
 from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
+from gitops_ds.deployer.live_state import LocatedBundle
 from gitops_ds.deployer.owner_identity import OwnerKey
 from gitops_ds.deployer.target import PlanTarget
 from gitops_ds.model.change import Operation, Plan
 from gitops_ds.model.cluster import ClusterReader
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CommitId, Key, short
 from gitops_ds.model.plain_text import counted, listed
+from gitops_ds.model.rollouts.template_cause import TemplateCause
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
@@ -37,7 +41,7 @@ from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan import object_owner, planner
 from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import ApplyOptions, PlanContext
-from gitops_ds.plan.rollouts import staging, targets
+from gitops_ds.plan.rollouts import staging, targets, template_causes
 
 
 class ApplyTarget(msgspec.Struct, frozen=True):
@@ -134,7 +138,26 @@ async def _draft(
     key = owner_key(prepared_commit, request.repository)
     place = await _place(cluster, key, request.target, _evidence(request))
     bundle, commit = prepared_commit.bundle, request.snapshot.commit
-    return place, await prepared_plan.draft(place, bundle, commit, request.options)
+    causes = partial(_causes, request)
+    return place, await prepared_plan.draft(place, bundle, commit, request.options, causes=causes)
+
+
+async def _causes(
+    request: PlanRequest, located: LocatedBundle, state: DeployerState, live: Live
+) -> Mapping[Key, TemplateCause]:
+    """The commits of templates that the state lacks. The repository is opened only for them."""
+    head, named = located.commit, request.repository
+    if head is None or named.where is None:
+        return {}
+    wanted = template_causes.wanted(located.bundle, state, live)
+    if state.last_attempted == head.id and not wanted:
+        return {}
+    from gitops_ds.commands.commits import commit_source
+
+    async with open_repository.opened(named) as repository:
+        scope = request.target.cluster, request.target.namespace
+        finder = commit_source.causes(repository, named.path, *scope)
+        return await finder.of(located, state, live)
 
 
 async def plan(request: PlanRequest) -> Plan:

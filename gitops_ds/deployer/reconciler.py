@@ -33,7 +33,6 @@ from gitops_ds.deployer.requests import Requests, pushed_commit
 from gitops_ds.deployer.revision_selector import RevisionSelector, RevisionSource, SelectedRevision
 from gitops_ds.deployer.source_requests import TipAnswer, TipLookup
 from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.deployer.template_causes import CauseFinder
 from gitops_ds.deployer.watch_cache import WatchCache
 from gitops_ds.model.deployer_state import DeployerState, Steering
 from gitops_ds.model.events.base import Event
@@ -82,7 +81,7 @@ class Reconciler:
         self._clock = schedule.clock
         source = source_requests.observed(source, emit, schedule.clock)
         self._selector = RevisionSelector(source, emit, schedule.clock)
-        self._causes = CauseFinder(source.commits)
+        self._causes = source.causes
         self._reports = DeduplicatingEmitter(emit, schedule.clock)
         self._lookup = TipLookup(source.tip, self.request_now, always=source.watched)
         self._supervisor = Supervisor(emit.always, schedule.clock)
@@ -417,6 +416,7 @@ class Reconciler:
             approved=steering.approved or self._options.approved,
             contested=loop_state.contested(state, now),
             deferred=loop_state.deferred(state, now),
+            held=steering.held,
         )
         if self._claimant is None:
             return options

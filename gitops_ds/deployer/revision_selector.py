@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.deployer.template_causes import CommitSource
+from gitops_ds.deployer.template_causes import CauseFinder
 from gitops_ds.deployer.wave_gate import (
     NO_WAVES,
     WaitingCommit,
@@ -66,8 +66,8 @@ class RevisionSource(msgspec.Struct, frozen=True):
     signature; no file of an unverified commit is read or rendered. `verify_kept` verifies only the
     last good commit. None: no signature is required. `follows_rewrites`: a rewritten branch is
     followed without approval. `watched`: the tip is known without a request. `branch`: the followed
-    branch or tag, for messages. `waves`: the reports of other clusters. `commits`: those of the
-    branch, for the causes of templates.
+    branch or tag, for messages. `waves`: the reports of other clusters. `causes` finds
+    the commits of templates.
     """
 
     tip: Callable[[], Awaitable[CommitId]]
@@ -84,7 +84,7 @@ class RevisionSource(msgspec.Struct, frozen=True):
     watched: bool = False
     branch: str = ""
     waves: WaveSource = NO_WAVES
-    commits: CommitSource = CommitSource()
+    causes: CauseFinder = msgspec.field(default_factory=CauseFinder)
 
 
 class SelectedRevision(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import Health
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import NODE, CommitId, Key, template_of
+from gitops_ds.model.objects import NODE, CommitId, Key, short, template_of
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.rollouts.staged_rollout import StageHold, StageProgress
 from gitops_ds.model.skip_reasons import DriftPolicy
@@ -307,6 +307,9 @@ def sync_of(agent: Agent) -> tuple[str, str]:
         return "OutOfSync", "suspended, with pending changes"
     if changed_since(agent):
         return "Unknown", "changed since the last comparison"
+    cause = agent.state.causes.get(agent.key)
+    if cause is not None and not cause.is_applied:
+        return "OutOfSync", f"the template of commit {short(cause.commit)} is not applied"
     return "Synced", ""
 
 

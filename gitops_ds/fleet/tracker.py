@@ -353,6 +353,7 @@ def _marks(agent: Agent) -> object:
     seen, state = agent.seen, agent.state
     of_agent = (
         state.commits.get(agent.key),
+        state.causes.get(agent.key),
         state.drift.get(agent.key),
         state.generations.get(agent.key),
     )

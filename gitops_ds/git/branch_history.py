@@ -152,14 +152,16 @@ def branch_commits(
 
 
 def line(
-    bare: BareRepository, since: CommitId, until: CommitId, limit: int
+    bare: BareRepository, since: CommitId | None, until: CommitId, limit: int
 ) -> tuple[BranchCommit, ...]:
     """As `branch_commits`, of the branch itself: the first parents of `until`. A merge has all
-    changes that it brings.
+    changes that it brings. All commits if `since` is None.
     """
     for commit in (since, until):
-        object_reader.info(bare, commit)
-    words = ("rev-list", "--first-parent", f"--max-count={limit}", f"{since}..{until}")
+        if commit is not None:
+            object_reader.info(bare, commit)
+    between = until if since is None else f"{since}..{until}"
+    words = ("rev-list", "--first-parent", f"--max-count={limit}", between)
     ids = map(CommitId, bare.run(*words).text.split())
     return _with_changes(bare, [object_reader.info(bare, id) for id in ids])
 

@@ -160,10 +160,10 @@ class Repository:
         return await self._run(branch_history.branch_commits, since, until, limit)
 
     async def line(
-        self, since: CommitId, until: CommitId, limit: int = 1000
+        self, since: CommitId | None, until: CommitId, limit: int = 1000
     ) -> tuple[BranchCommit, ...]:
-        """As `branch_commits`, of the branch itself: only first parents. Raises RevisionUnknown for
-        a commit that was not fetched.
+        """As `branch_commits`, of the branch itself: only first parents, all if `since` is None.
+        Raises RevisionUnknown for a commit that was not fetched.
         """
         return await self._run(branch_history.line, since, until, limit)
 

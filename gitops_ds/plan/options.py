@@ -112,7 +112,8 @@ class ApplyOptions(msgspec.Struct, frozen=True):
     that control the deployer are also honored if they were written in the cluster. `deferred` are
     refusals of the API server that are not retried now. `approvers` are the names of the
     repository's approvers of stages. `added_fields`: of which agents fields that people added in
-    the cluster are drift.
+    the cluster are drift. `held` are the first digits of commits on hold: templates that they gave
+    are not applied.
     """
 
     guards: Guards = Guards()
@@ -133,6 +134,7 @@ class ApplyOptions(msgspec.Struct, frozen=True):
     deferred: Mapping[Key, Skipped] = msgspec.field(default_factory=dict)
     approvers: frozenset[str] = frozenset()
     added_fields: AddedFields = AddedFields.STAGED
+    held: tuple[str, ...] = ()
 
 
 class PlanContext(msgspec.Struct, frozen=True):

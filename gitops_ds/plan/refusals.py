@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Drifted, Operation
-from gitops_ds.model.objects import Body, Key, annotations_of
+from gitops_ds.model.objects import Body, Key, annotations_of, short
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.plan import deletions, drift, field_managers, object_owner, permissions
@@ -26,6 +26,7 @@ def refusal(
         or permissions.not_requirable(manifest, context.options.allowed)
         or permissions.not_appliable(manifest, context.options.impersonation)
         or _in_source(manifest, bundle, context)
+        or (None if old and manifest.agent in bundle.rollouts else on_hold(manifest, context))
         or (None if old is None else _in_cluster(manifest, bundle, old, context))
     )
 
@@ -43,6 +44,28 @@ def _in_source(manifest: Manifest, bundle: Bundle, context: PlanContext) -> Skip
             SkipReason.HELD, f"{key} is on hold by hold: true in {bundle.held[manifest.agent]}", key
         )
     return None
+
+
+def on_hold(manifest: Manifest, context: PlanContext) -> Skipped | None:
+    """Why the template of a DaemonSet is not applied: one of its commits is on hold. A template
+    that was applied before the hold stays; the hold of its rollout is one of the controller.
+    """
+    key, causes = manifest.key, context.stamp.causes
+    cause, known = causes.get(key), context.state.causes.get(key)
+    if cause is None or manifest.holder is not None:
+        return None
+    if known is not None and known.source == cause.source and known.is_applied:
+        return None
+    commits, held = (cause.commit, *cause.commits), context.options.held
+    commit = next((one for one in commits if one.startswith(held)), None)
+    if commit is None:
+        return None
+    return Skipped(
+        SkipReason.HELD,
+        f"the template of {key} is on hold with commit {short(commit)}: `gitops-ds release "
+        f"{short(commit)}` applies it",
+        key,
+    )
 
 
 def _in_cluster(

@@ -17,6 +17,7 @@ from gitops_ds.commands.commits import rollback
 from gitops_ds.commands.commits.git_commit import Proposal
 from gitops_ds.commands.commits.rollback import RollbackOptions, RollbackResult
 from gitops_ds.fleet.agents import Agent
+from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.decision import Observation
@@ -24,9 +25,18 @@ from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.staged_rollout import (
+    Halt,
+    RolloutRecord,
+    RolloutTarget,
+    StageInputs,
+    StagesDecision,
+)
 from gitops_ds.model.rollouts.template_cause import TemplateCause
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.open_repository import RepositoryRef
 from gitops_ds.plan.rollouts import git_template
@@ -121,5 +131,35 @@ def test_a_tip_that_is_not_applied_is_not_rolled_back_by_guess(tmp_path: Path) -
         upstream.commit({"README.md": "words"}, "Words")
         upstream.commit(files(2), "Back")
         assert (await roll_back(repository, seen)).restored.revision == 1
+
+    play(script, tmp_path)
+
+
+def rolling(proven: str, target: str, halt: Halt | None = None) -> Agent:
+    """An agent that runs the first image, while the second one rolls out or is halted."""
+    seen, source = agent(proven), git_template.digest(_manifest(body(2)))
+    staged = RolloutTarget("h", body(2)["spec"]["template"], "r", "u", target, staged=True)
+    policy = rollout_policy.decode({"stages": ["canary", "rest"]})
+    record = RolloutRecord(halt=halt)
+    decision = StagesDecision((), frozenset(), (), (), 0, 1, record)
+    return replace(
+        seen,
+        state=replace(seen.state, causes={KEY: TemplateCause(source, target)}),
+        rollout=StagedRollout(StageInputs(policy, staged, record), decision),
+    )
+
+
+@pytest.mark.parametrize("halt", [None, Halt(1.0, "canary", "it fails")], ids=["going", "halted"])
+def test_a_rollback_during_a_rollout_restores_what_is_proven(
+    tmp_path: Path, halt: Halt | None
+) -> None:
+    async def script(upstream: Upstream, repository: Repository) -> None:
+        proven, target = (upstream.commit(files(tag), f"Agent {tag}") for tag in (1, 2))
+        done = await roll_back(repository, rolling(proven, target, halt))
+        assert (done.way.reverts, done.restored.revision) == (target, 1)
+        assert done.restored.commit == proven
+        tip = upstream.commit(files(3), "Agent 3")
+        with pytest.raises(errors.Refused, match=f"{tip[:12]} .*another template.*--to-revision"):
+            await roll_back(repository, rolling(proven, target, halt))
 
     play(script, tmp_path)

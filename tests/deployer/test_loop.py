@@ -26,7 +26,7 @@ from gitops_ds.deployer import (
 )
 from gitops_ds.deployer.revision_selector import RevisionSource
 from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.deployer.template_causes import CommitSource
+from gitops_ds.deployer.template_causes import CauseFinder, CommitSource
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.deployer_state import Push
@@ -118,16 +118,21 @@ class History:
         parents = (self.id(index - 1),) if index else ()
         return CommitInfo(commit, parents, at, "Ann <ann@example.com>", self.subject(commit))
 
-    async def line(self, since: CommitId, head: CommitId, limit: int) -> tuple[BranchCommit, ...]:
-        """The commits after one, newest first."""
-        numbers = range(self.index(head), self.index(since), -1)
+    async def line(
+        self, since: CommitId | None, head: CommitId, limit: int
+    ) -> tuple[BranchCommit, ...]:
+        """The commits after one (None: all), newest first."""
+        numbers = range(self.index(head), -1 if since is None else self.index(since), -1)
         return tuple(self._branch_commit(self.id(number)) for number in numbers)[:limit]
 
     def _branch_commit(self, commit: CommitId) -> BranchCommit:
         info = self.info(commit)
-        before, after = self.tree(info.parents[0]).files, self.tree(commit).files
+        after = self.tree(commit).files
+        before = self.tree(info.parents[0]).files if info.parents else {}
         names = [name for name in {*before, *after} if before.get(name) != after.get(name)]
-        changes = {str(name): FileChange("", "") for name in names}
+        changes = {
+            str(name): FileChange("a" * (name in before), "b" * (name in after)) for name in names
+        }
         return BranchCommit(info, info.subject, changes)
 
     async def render(self, commits: Sequence[CommitId]) -> dict[CommitId, RenderedCommit]:
@@ -151,8 +156,8 @@ class History:
     def source(self, **options: Any) -> RevisionSource:
         """The source of a deployer; `options` are those of `prepare`."""
         prepared = revision_selector.prepare_directly(partial(prepare.prepare, **options))
-        commits = CommitSource(self.line, self.render)
-        return RevisionSource(self.tip, self.snapshot, self.movement, prepared, commits=commits)
+        causes = CauseFinder(CommitSource(self.line, self.render))
+        return RevisionSource(self.tip, self.snapshot, self.movement, prepared, causes=causes)
 
 
 @dataclass

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from gitops_ds.model import names
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import DAEMONSET, CommitId
 from gitops_ds.model.skip_reasons import DriftPolicy
+from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, PodFault, Trouble, virtual_time
 from tests.deployer.rollout_scene import FileHistory, Scene, spoil
@@ -45,6 +48,34 @@ BASE: Files = {
 }
 
 
+KUSTOMIZED = ("ds.json", "kustomization.yaml")
+KUSTOMIZE: Files = {
+    **BASE,
+    FIRST: None,
+    "agents/beside/ds.json": None,
+    "base/ds.json": of("agent", 1),
+    "agents/agent/kustomization.yaml": "resources: [../../base]\n",
+}
+ONE_TAG = {"properties": {"tag": {"type": "integer", "default": 1}}}
+SCHEMA = json.dumps({"type": "object", "additionalProperties": False, **ONE_TAG})
+POOLS = "environment: prod\npools: {gpu: {match: [{key: g, in: [x]}]}}\n"
+
+
+def variants(gpu: int, default: int) -> Files:
+    values = {"gpu": {"nodes": {"pool": ["gpu"]}, "values": {"tag": gpu}}}
+    values["default"] = {"values": {"tag": default}}
+    text = json.dumps({"variants": [{"name": name, **one} for name, one in values.items()]})
+    return {"agents/agent/variants.yaml": text}
+
+
+PARAMETERS: Files = {
+    **BASE,
+    FIRST: of("agent", 1).replace("agent:1", "agent:${tag}"),
+    "agents/agent/params.schema.json": SCHEMA,
+}
+VARIANTS: Files = {**PARAMETERS, "clusters/main.yaml": POOLS, **variants(1, 1)}
+
+
 class Folder(FileHistory):
     """A repository of files; each commit changes some, or removes those with None."""
 
@@ -60,15 +91,26 @@ class Folder(FileHistory):
     def subject(self, commit: CommitId) -> str:
         return f"Change {self.index(commit)}"
 
+    def tree(self, commit: CommitId) -> SourceTree:
+        """As kustomize builds the kustomization of KUSTOMIZE."""
+        tree = super().tree(commit)
+        if (base := tree.files.get(PurePosixPath("base/ds.json"))) is None:
+            return tree
+        read = frozenset(one for one in tree.files if one.name in KUSTOMIZED)
+        return replace(tree, expanded={PurePosixPath("agents/agent"): base}, consumed=read)
+
 
 def play(
-    script: Callable[[Scene, Folder], Awaitable[None]], policy: str = POLICY, **options: Any
+    script: Callable[[Scene, Folder], Awaitable[None]],
+    policy: str = POLICY,
+    base: Files = BASE,
+    **options: Any,
 ) -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes(NodeSpec(f"node-{n}") for n in range(3))
             history = Folder()
-            history.change({**BASE, **({"agents/agent/rollout.yaml": policy} if policy else {})})
+            history.change({**base, **({"agents/agent/rollout.yaml": policy} if policy else {})})
             scene = Scene(cluster, history, Powers.PACE)
             scene.options = ApplyOptions(patience=0.0, **options)
             scene.start()
@@ -86,7 +128,7 @@ async def agent_of(scene: Scene, name: str = "agent") -> Agent:
     return fleet_agents.find_agent(agents, name, "default")
 
 
-async def surfaces(scene: Scene) -> dict[str, Any]:
+async def surfaces(scene: Scene, *, returns: bool = False) -> dict[str, Any]:
     """The commit of the agent's newest template, as each surface shows it."""
     agent = await agent_of(scene)
     state = await state_store.load(scene.cluster, "gitops-ds", "test")
@@ -110,7 +152,7 @@ async def surfaces(scene: Scene) -> dict[str, Any]:
         (shown["trace"],) = {one["commit"] for one in entries if one["pod"] in pods}
     events = [one for one in scene.events if getattr(one, "daemonset", None) == agent.key]
     commits = [commit for one in events if (commit := getattr(one, "commit", ""))]
-    if commits:
+    if commits and not returns:  # a return has no event of its own
         shown["events"] = commits[-1]
     return shown
 
@@ -130,10 +172,13 @@ class CauseScene:
     commits: tuple[int, ...] = ()
     renders: int = 0
     down: bool = field(default=False)
+    base: Files = field(default_factory=lambda: BASE)
+    returns: bool = False
 
 
 BESIDE: Files = {"agents/beside/ds.json": of("beside", 2)}
 POOL: Files = {"clusters/main.yaml": "environment: prod\npools: {gpu: {match: [{key: g}]}}\n"}
+PROD = "environments/prod.yaml"
 SCENES = {
     "one commit": CauseScene((({FIRST: of("agent", 2)},),), 1),
     "another agent later, one poll": CauseScene((({FIRST: of("agent", 2)}, BESIDE),), 1),
@@ -146,7 +191,51 @@ SCENES = {
         (({FIRST: of("agent", 3)}, {FIRST: of("agent", 2)}),), 2, (2, 1), renders=1
     ),
     "a revert of a revert": CauseScene(
-        (tuple({FIRST: of("agent", tag)} for tag in (2, 1, 2)),), 3, renders=2
+        (tuple({FIRST: of("agent", tag)} for tag in (2, 1, 2)),), 3, renders=1
+    ),
+    "a revert in the next poll": CauseScene(
+        (({FIRST: of("agent", 2)},), ({FIRST: of("agent", 1)},)), 2, returns=True
+    ),
+    "a shared environment": CauseScene(
+        (
+            (
+                {PROD: "agents: {beside: {values: {tag: 2}}}\n"},
+                {PROD: "agents: {beside: {values: {tag: 2}}, agent: {values: {tag: 2}}}\n"},
+                {PROD: "agents: {agent: {values: {tag: 2}}}\n"},
+            ),
+        ),
+        2,
+        renders=2,
+        base={
+            **PARAMETERS,
+            "agents/beside/ds.json": of("beside", 1).replace("beside:1", "beside:${tag}"),
+            "agents/beside/params.schema.json": SCHEMA,
+        },
+    ),
+    "a variant": CauseScene(
+        ((variants(2, 1), variants(2, 2), variants(3, 2)),), 2, renders=2, base=VARIANTS
+    ),
+    "a kustomize base": CauseScene(
+        (
+            (
+                {"base/README.md": "words"},
+                {"base/ds.json": of("agent", 2)},
+                {"agents/agent/kustomization.yaml": "# words\nresources: [../../base]\n"},
+            ),
+        ),
+        2,
+        renders=2,
+        base=KUSTOMIZE,
+    ),
+    "a moved folder": CauseScene(
+        (
+            (
+                {FIRST: of("agent", 2)},
+                {FIRST: None, "agents/other/ds.json": of("agent", 2)},
+            ),
+        ),
+        1,
+        renders=1,
     ),
     "a field beside the template": CauseScene(
         (({FIRST: of("agent", 2)},), ({FIRST: of("agent", 2, minReadySeconds=7)},)), 1
@@ -178,7 +267,7 @@ def test_every_surface_names_the_commit_that_gave_the_template(
             world.request()
             await asyncio.sleep(60)
         expected = history.id(scene.cause)
-        shown = await surfaces(world)
+        shown = await surfaces(world, returns=scene.returns)
         assert set(shown.values()) == {expected}, shown
         state = await state_store.load(world.cluster, "gitops-ds", "test")
         cause = state.causes[(await agent_of(world)).key]
@@ -189,9 +278,10 @@ def test_every_surface_names_the_commit_that_gave_the_template(
         )
         assert history.renders == scene.renders
         await asyncio.sleep(600)
-        assert set((await surfaces(world)).values()) == {expected}
+        shown = await surfaces(world, returns=scene.returns)
+        assert set(shown.values()) == {expected}, shown
 
-    play(script, policy)
+    play(script, policy, scene.base)
 
 
 def test_a_template_of_a_person_has_no_commit_and_its_correction_the_one_of_git() -> None:
@@ -253,6 +343,31 @@ def test_a_hold_of_each_commit_of_the_template_holds_its_rollout_and_a_release_e
         assert (await agent_of(world)).rollout is None
 
     play(script)
+
+
+@pytest.mark.parametrize("policy", [POLICY, ""], ids=["staged", "unstaged"])
+def test_a_template_on_hold_waits_under_later_commits_for_its_release(policy: str) -> None:
+    async def script(world: Scene, history: Folder) -> None:
+        first = history.change({FIRST: of("agent", 2)})
+        where = service_requests.Where("gitops-ds", "test")
+        await service_requests.hold(world.cluster, where, "test", first)
+        for files in ({}, BESIDE, {FIRST: of("agent", 3)}):
+            last = history.change(files)
+            world.request()
+            await asyncio.sleep(120)
+            assert await world.tag() == "1"
+            agent = await agent_of(world)
+            assert agent.rollout is None
+            assert agent.state.last_attempted == last
+        beside = (await agent_of(world, "beside")).seen.daemonset.template["spec"]["containers"]
+        assert beside[0]["image"] == "example.com/beside:2"
+        assert agent.state.causes[agent.key].commits == (last, first)
+        await service_requests.release(world.cluster, where, "test", first)
+        await asyncio.sleep(600)
+        assert await world.tag() == "3"
+        assert set((await surfaces(world)).values()) == {last}
+
+    play(script, policy)
 
 
 def test_a_template_on_a_halted_one_is_of_the_commits_of_both() -> None:

@@ -28,7 +28,9 @@ from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.health import Health, HealthState, NodeCounts
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.staged_rollout import StageState
+from gitops_ds.model.rollouts.template_cause import TemplateCause
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
+from gitops_ds.model.values import replace
 from gitops_ds.service.notifications.commit_progress import CommitStage, CommitTracker, StageKind
 from tests import profiles
 from tests.fleet.staged_world import FAST, Watched, watched
@@ -106,6 +108,20 @@ def test_a_commit_waits_for_the_agents_of_an_earlier_commit_of_its_poll() -> Non
     assert forge.look(agent(A, "0" * 40, WELL)) == [("2", "running", "rolling out")]
     assert forge.look(agent(A, ONE, ROLLING)) == [("2", "running", "rolling out 4/10 nodes")]
     assert [state for _, state, _ in forge.look(agent(A, ONE, WELL))] == ["success"]
+
+
+def test_after_a_restart_it_waits_for_the_agents_of_an_earlier_commit_of_its_poll() -> None:
+    def seen(commit: str, health: Health) -> Agent:
+        state = DeployerState(causes={A: TemplateCause("s", ONE, head=TWO)})
+        return replace(agent(A, commit, health), state=state)
+
+    forge = Forge()
+    forge.handle(new(TWO), Applied(0.0, Change(Operation.UPDATE, A, None), gave=ONE), ended(TWO))
+    assert forge.look(seen(ONE, ROLLING)) == [("2", "running", "rolling out 4/10 nodes")]
+    forge.restart()
+    forge.handle(ended(TWO))
+    assert forge.look(seen(ONE, ROLLING)) == []
+    assert [state for _, state, _ in forge.look(seen(ONE, WELL))] == ["success"]
 
 
 def test_from_the_push_to_the_last_node() -> None:

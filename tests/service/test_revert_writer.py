@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.client.supervisor import ended
-from gitops_ds.deployer.template_causes import CommitSource
+from gitops_ds.deployer.template_causes import CauseFinder, CommitSource
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
@@ -87,7 +87,7 @@ class Writer:
                 repository=self.repository,
                 settings=self.settings,
                 prepared=self.prepared,
-                commits=CommitSource(self.repository.line, self.render),
+                causes=CauseFinder(CommitSource(self.repository.line, self.render)),
                 applied=lambda: self.applied,
                 pushed=lambda _: None,
                 emit=emit,

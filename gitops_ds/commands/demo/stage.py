@@ -19,7 +19,7 @@ from gitops_ds.controller.startup_taints import GitInputs
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.deployer.template_causes import CommitSource
+from gitops_ds.deployer.template_causes import CauseFinder, CommitSource
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import address, local_worktree, revision
 from gitops_ds.git.repository import Repository
@@ -145,7 +145,7 @@ async def _reverts(stage: DemoStage) -> None:
             repository=stage.repository,
             settings=RepositorySettings(url=str(stage.folder), branch="main", push=True),
             prepared=partial(prepared, stage.repository),
-            commits=_commits(stage.repository),
+            causes=_causes(stage.repository),
             applied=lambda: stage.loop.applied,
             pushed=stage.loop.expect,
             emit=stage.events.append,
@@ -168,13 +168,13 @@ async def prepared(repository: Repository, commit: CommitId) -> Prepared:
     return _prepare(await open_repository.snapshot_of(repository, commit, ""))
 
 
-def _commits(repository: Repository) -> CommitSource:
+def _causes(repository: Repository) -> CauseFinder:
     async def render(commits: Sequence[CommitId]) -> Mapping[CommitId, RenderedCommit]:
         return {
             one: git_template.rendered((await prepared(repository, one)).bundle) for one in commits
         }
 
-    return CommitSource(repository.line, render)
+    return CauseFinder(CommitSource(repository.line, render))
 
 
 def _loop(
@@ -198,7 +198,7 @@ def _loop(
         repository.movement,
         revision_selector.prepare_directly(_prepare),
         branch="main",
-        commits=_commits(repository),
+        causes=_causes(repository),
     )
     timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(2).random)
     return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), events.append, timing)

@@ -34,6 +34,7 @@ from gitops_ds.model.events.drift import DriftCorrected
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key, annotations_of
 from gitops_ds.model.required_agents import AgentRecord
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
+from gitops_ds.model.rollouts.template_cause import TemplateCause
 from gitops_ds.model.skip_reasons import LEFT_GIT, DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan import deletions, drift
@@ -273,12 +274,33 @@ def after_apply(
         required=_required(prepared, settled),
         revisions={},  # of earlier versions
         commits=template_commits.after(prepared, outcome, gone),
-        causes=dict(context.stamp.causes),
+        causes=_causes(prepared, settled.keys()),
         waiting=suspended(plan),
         kept=_kept(plan) - gone,
         drift={key: left for key, left in standing.items() if key not in written},
         approved=plan.approved - gone,
     )
+
+
+def _causes(prepared: PreparedPlan, settled: Set[Key]) -> Mapping[Key, TemplateCause]:
+    """The commits of the templates in Git. One that is not in the cluster, as of a suspended
+    DaemonSet, is not applied.
+    """
+    before, causes = prepared.state.causes, dict[Key, TemplateCause]()
+    for key, cause in prepared.inputs.context.stamp.causes.items():
+        known, history = before.get(key), prepared.histories.get(key)
+        is_same = known is not None and known.source == cause.source
+        is_applied = known is not None and is_same and known.is_applied
+        head = known.head if known is not None and is_applied else prepared.plan.commit or ""
+        if history is None:
+            is_applied |= key in settled
+        else:
+            of_history = (history.target, history.proof)
+            is_applied |= key in settled and cause.source in {
+                one.source for one in of_history if one is not None
+            }
+        causes[key] = replace(cause, is_applied=is_applied, head=head)
+    return causes
 
 
 def _generations(

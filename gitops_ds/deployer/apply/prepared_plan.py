@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 
 import msgspec
@@ -28,6 +28,7 @@ from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Body, Key, Resource, digest_of
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
+from gitops_ds.model.rollouts.template_cause import TemplateCause
 from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.sources.source_tree import CommitInfo
@@ -60,6 +61,9 @@ class PreparedPlan(msgspec.Struct, frozen=True):
     histories: Mapping[Key, TemplateHistory] = msgspec.field(default_factory=dict)
 
 
+Causes = Callable[[LocatedBundle, DeployerState, Live], Awaitable[Mapping[Key, TemplateCause]]]
+
+
 async def draft(
     target: PlanTarget,
     bundle: Bundle,
@@ -67,8 +71,10 @@ async def draft(
     options: ApplyOptions,
     *,
     live: Live | None = None,
+    causes: Causes | None = None,
 ) -> PreparedPlan:
-    """The plan for a bundle. Without `live` objects the cluster is read.
+    """The plan for a bundle. Without `live` objects the cluster is read; `causes` returns the
+    commits of templates that the state lacks.
 
     Raises ClusterError. Sends dry runs for objects that may differ from their manifest, and no
     writes.
@@ -78,6 +84,9 @@ async def draft(
     known = await rollout_ledger.read(target.cluster, target.namespace)
     if known is not None:
         target = replace(target, attested=partial(attested_records.attested, known=known))
+    live = live or await live_state.read(target.cluster, located.resources, target.owner)
+    if causes is not None:
+        located = replace(located, causes=await causes(located, state, live))
     return await draft_located(target, located, options, state=state, live=live)
 
 

@@ -17,6 +17,7 @@ from gitops_ds.model.change import Operation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, CommitId, Key
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
+from gitops_ds.model.rollouts.template_cause import TemplateCause
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.plan import object_owner
 from gitops_ds.plan.rollouts import git_template
@@ -42,7 +43,8 @@ def after(prepared: PreparedPlan, outcome: ApplyOutcome, gone: Set[Key]) -> Mapp
             kept = _identities(live, key)
             commits = {one: commit for one, commit in commits.items() if one in kept}
         if manifest.agent in prepared.bundle.rollouts:
-            commits |= dict(_of_history(prepared.histories.get(key, TemplateHistory())))
+            history = prepared.histories.get(key, TemplateHistory())
+            commits |= dict(_of_history(history, prepared.inputs.context.stamp.causes.get(key)))
         elif (template := _given(live, manifest, written.get(key))) is not None:
             commit = object_owner.stamp_of(manifest, prepared.inputs.context.stamp).commit
             commits |= {proofs.identity(template): CommitId(commit)} if commit else {}
@@ -70,9 +72,16 @@ def _identities(live: Live, key: Key) -> Set[str]:
     return {proofs.identity(one.template) for one in every}
 
 
-def _of_history(history: TemplateHistory) -> Iterator[tuple[str, CommitId]]:
+def _of_history(
+    history: TemplateHistory, cause: TemplateCause | None
+) -> Iterator[tuple[str, CommitId]]:
+    """The proven template, and the one that rolls out. Git may have a template by a later commit,
+    such as a revert, than the one that was proven.
+    """
     for one in (history.proof, history.target):
-        if one is not None and one.commit:
+        if one is not None and cause is not None and one.source == cause.source:
+            yield one.template, CommitId(cause.commit)
+        elif one is not None and one.commit:
             yield one.template, CommitId(one.commit)
 
 

@@ -15,8 +15,10 @@ class TemplateCause(msgspec.Struct, frozen=True, omit_defaults=True):
     `source` is the digest of the template. `commit` is the commit of the branch itself that changed
     the template to it, with its author, the time in seconds since 1970, and the subject. `commits`
     are all that turned the template before into this one, newest first; a template before that was
-    halted does not count, so its commits are among them. Not `exact`: too many commits, or commits
-    that can't be rendered; the cause is one of `commits`.
+    halted or never applied does not count, so its commits are among them. Not `exact`: too many
+    commits, or commits that can't be rendered; the cause is one of `commits`. Not `is_applied`: the
+    template waits, such as that of a suspended DaemonSet. `head` is the commit with which the
+    template was applied first: the newest one of that time.
     """
 
     source: str
@@ -26,6 +28,8 @@ class TemplateCause(msgspec.Struct, frozen=True, omit_defaults=True):
     subject: str = ""
     commits: tuple[str, ...] = ()
     exact: bool = True
+    is_applied: bool = True
+    head: str = ""
 
 
 class RenderedCommit(msgspec.Struct, frozen=True):

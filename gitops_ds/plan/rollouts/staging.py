@@ -237,7 +237,10 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
             return
         current = self._current(old)
         running = targets.finishing_first(old, self._known, current, self._policy)
-        if running is not None:
+        if self._on_hold is not None:
+            yield self._daemonset(targets.name_of(old), self._stable(old))
+            yield self._on_hold
+        elif running is not None:
             yield from self._waiting(old, running)
         elif self._known is not None and target_revisions.is_promoted(self._known):
             is_early = target_revisions.record_in(self._known).early
@@ -253,6 +256,10 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
                 yield refusals.rejected(self.manifest.key, self.answer.refused)
             elif self.answer is not None and self.answer.conflicts:
                 yield refusals.conflict(self.manifest.key, self.answer.conflicts)
+
+    @cached_property
+    def _on_hold(self) -> Skipped | None:
+        return refusals.on_hold(self.manifest, self.context)
 
     def _waiting(self, old: Body, running: Revision) -> Iterator[Manifest | Skipped]:
         """The unchanged DaemonSet and target revision of the rollout that ends first."""
@@ -395,7 +402,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
     def _target_commit(self, known: Revision | None) -> str:
         """The commit that brought the template of the target revision."""
         target = self.history.target
-        if target is not None and target.source == self.git.source:
+        if target is not None and target.source == self.git.source and not self.git.commits:
             return target.commit
         is_earlier = known is not None and target is None  # of a version that recorded none
         return (known and is_earlier and _annotation(known, names.COMMIT)) or self.git.commit
@@ -408,12 +415,13 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
             return None
         current = self._current(old)
         waits = targets.finishing_first(old, self._known, current, self._policy) is not None
-        if waits or not self._wanted.template:
+        if waits or self._on_hold is not None or not self._wanted.template:
             return self.history.target
         commit = self._target_commit(self._known)
         since, target = self._since(old, self._known, commit), self.history.target
         is_same = target is not None and target.source == self.git.source
-        commits = target.commits if target is not None and is_same else self.git.commits
+        # a rewritten branch has the template by other commits
+        commits = self.git.commits or (target.commits if target is not None and is_same else ())
         source = self._wanted.source
         return RecordedTemplate(self._wanted.template, source, commit, since, commits=commits)
 

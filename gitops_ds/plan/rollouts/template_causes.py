@@ -2,12 +2,13 @@
 
 The branch is read in first-parent order: a merge commit counts as one commit, with all that it
 brings. Of the commits since the last applied one only those can change a template that touch its
-files; they are rendered, the others are not. Pure.
+files; they are rendered, the newest first, until one has another template. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from pathlib import PurePosixPath
 
 import msgspec
 
@@ -23,7 +24,11 @@ from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.plan.rollouts import applied_rollouts, git_template
 
 MOST_COMMITS = 200  # of the branch since the last applied one
+MOST_BACK = 100  # of the branch without a last applied one
 MOST_RENDERS = 20  # commits that are rendered to find causes
+# Files that name others: before a change of one, other files may have decided the template.
+_NAMING = {"kustomization.yaml", "kustomization.yml", "Kustomization", "source.yaml"}
+_NAMING_PLACES = frozenset({"gitops-ds.yaml", ".gitopsdsignore", "clusters"})
 
 Rendered = Mapping[CommitId, RenderedCommit]
 
@@ -32,16 +37,16 @@ class WantedCause(msgspec.Struct, frozen=True):
     """A template whose commit is not known yet.
 
     `source` is its digest, `places` are the files and directories that can change it. `before` is
-    the record of the last applied template, None if unknown. A revert restores the template with
-    the digest `goal` (None: unknown), the last applied one that was not halted; `is_halted`: the
-    one before was.
+    the record of the template before, None if unknown. A revert restores the template with the
+    digest `goal` (None: unknown), the last applied one that was not halted; `skips_before`: the
+    one before was halted, or never applied.
     """
 
     source: str
     places: Set[str]
     before: TemplateCause | None = None
     goal: str | None = None
-    is_halted: bool = False
+    skips_before: bool = False
 
 
 def known(bundle: Bundle, state: DeployerState) -> Mapping[Key, TemplateCause]:
@@ -79,22 +84,33 @@ def completed(
     }
 
 
-def wanted(bundle: Bundle, state: DeployerState, live: Live) -> Mapping[Key, WantedCause]:
-    """The DaemonSets whose template has no record."""
+def wanted(
+    bundle: Bundle, state: DeployerState, live: Live, lost: Set[CommitId] = frozenset()
+) -> Mapping[Key, WantedCause]:
+    """The DaemonSets whose template has no record; a record of a `lost` commit, which left the
+    branch, is none.
+    """
     missing, recorded = {}, known(bundle, state)
     for manifest in _from_git(bundle):
         key, source = manifest.key, git_template.digest(manifest)
-        if key in recorded:
+        if key in recorded and recorded[key].commit not in lost:
             continue
         before = state.causes.get(key)
+        if before is not None and before.source == source:
+            before = None
         history = state.templates.get(key, TemplateHistory())
-        is_halted = before is not None and _is_halted(before, live, key, history)
-        goal = before.source if before is not None else None
-        if is_halted:
-            goal = history.proof.source if history.proof is not None else None
+        is_skipped = before is not None and (
+            not before.is_applied or _is_halted(before, live, key, history)
+        )
+        goal = before.source if before is not None and not is_skipped else _proven(history)
         places = applied_rollouts.deciding_files(manifest, bundle)
-        missing[key] = WantedCause(source, places, before, goal, is_halted)
+        missing[key] = WantedCause(source, places, before, goal, is_skipped)
     return missing
+
+
+def _proven(history: TemplateHistory) -> str | None:
+    in_force = history.proof or history.applied
+    return in_force.source or None if in_force is not None else None
 
 
 def _from_git(bundle: Bundle) -> Sequence[Manifest]:
@@ -113,8 +129,8 @@ def _is_halted(before: TemplateCause, live: Live, key: Key, history: TemplateHis
 
 
 class BranchLine(msgspec.Struct, frozen=True):
-    """The commits of the branch itself after `since`, newest first; `path` is the followed
-    folder.
+    """The commits of the branch itself after `since` (empty: the newest ones), newest first; `path`
+    is the followed folder.
     """
 
     since: CommitId
@@ -122,13 +138,28 @@ class BranchLine(msgspec.Struct, frozen=True):
     path: str = ""
 
     def candidates(self, places: Set[str]) -> Sequence[BranchCommit]:
-        """The commits that can change a template; all if none touches one of its files."""
-        touching = [
-            commit
-            for commit in self.commits
-            if applied_rollouts.touches(commit.files, places, self.path)
-        ]
-        return touching or self.commits
+        """The commits that can change a template, newest first; all if none touches one of its
+        files. Before a commit that may have moved the template to these files, any can.
+        """
+        found = list[BranchCommit]()
+        for number, commit in enumerate(self.commits):
+            if applied_rollouts.touches(commit.files, places, self.path):
+                found.append(commit)
+                if self._moves(commit, places):
+                    return (*found, *self.commits[number + 1 :])
+        return found or self.commits
+
+    def _moves(self, commit: BranchCommit, places: Set[str]) -> bool:
+        """Whether other files may have decided the template before the commit: it adds a file, or
+        changes one that names others.
+        """
+        return any(
+            not change.before
+            or PurePosixPath(name).name in _NAMING
+            or applied_rollouts.touches((name,), _NAMING_PLACES, self.path)
+            for name, change in commit.changes.items()
+            if applied_rollouts.touches((name,), places, self.path)
+        )
 
     @property
     def is_direct(self) -> bool:
@@ -138,33 +169,23 @@ class BranchLine(msgspec.Struct, frozen=True):
         return bool(self.commits) and self.commits[-1].info.parents[:1] == (self.since,)
 
 
-def to_render(line: BranchLine, causes: Mapping[Key, WantedCause]) -> tuple[CommitId, ...]:
-    """The commits to render: all candidates but the newest, whose template is known, and the commit
-    before the oldest one if no record has its template.
-    """
-    ids = dict[CommitId, None]()
-    for cause in causes.values():
-        candidates = line.candidates(cause.places)
-        ids |= dict.fromkeys(commit.info.id for commit in candidates[1:])
-        if candidates and not _has_start(line, cause):
-            ids |= dict.fromkeys(candidates[-1].info.parents[:1])
-    return tuple(ids)[:MOST_RENDERS]
-
-
-def _has_start(line: BranchLine, cause: WantedCause) -> bool:
-    return cause.before is not None and line.is_direct
+def to_render(
+    line: BranchLine, causes: Mapping[Key, WantedCause], rendered: Rendered
+) -> tuple[CommitId, ...]:
+    """The commits to render next, one at most for each template; none if the causes are known."""
+    searches = (_search(line, cause, _of(key, rendered)) for key, cause in causes.items())
+    return tuple(dict.fromkeys(one.missing for one in searches if one.missing is not None))
 
 
 def found(
     line: BranchLine, causes: Mapping[Key, WantedCause], rendered: Rendered
 ) -> Mapping[Key, TemplateCause]:
-    """The records, by the rendered commits. None for a template that no commit after `since`
+    """The records, by the rendered commits. None for a template that no commit of the line
     changed.
     """
     records = {}
     for key, cause in causes.items():
-        candidates = line.candidates(cause.places)
-        if candidates and (record := _found(line, candidates, _of(key, rendered), cause)):
+        if record := _search(line, cause, _of(key, rendered)).record:
             records[key] = record
     return records
 
@@ -174,39 +195,11 @@ def _of(key: Key, rendered: Rendered) -> Mapping[CommitId, str]:
     return {commit: one.templates.get(key, "") for commit, one in rendered.items()}
 
 
-def _found(
-    line: BranchLine,
-    candidates: Sequence[BranchCommit],
-    digests: Mapping[CommitId, str],
-    cause: WantedCause,
-) -> TemplateCause | None:
-    after, changes = cause.source, list[_Change]()
-    for number, commit in enumerate(candidates):
-        earlier = candidates[number + 1 : number + 2]
-        before = (
-            digests.get(earlier[0].info.id) if earlier else _start(line, commit, digests, cause)
-        )
-        if before is None:
-            some = tuple(one.info.id for one in candidates)
-            newest = changes[0].commit if changes else candidates[0]
-            return record(cause.source, newest.info, some, exact=False)
-        if before != after:
-            changes.append(_Change(commit, before))
-        after = before
-        if changes and after == cause.goal:
-            break
-    if not changes:
-        return None
-    goal = after if cause.goal is None else cause.goal
-    # a revert need not go further back than to the last commit with the template
-    last = next((n for n, one in enumerate(changes) if one.before == goal), len(changes) - 1)
-    commits = tuple(one.commit.info.id for one in changes[: last + 1])
-    is_exact, halted = True, cause.before if cause.is_halted else None
-    if halted is not None and changes[last].before == halted.source:
-        # The template before was halted: a revert undoes its commits too.
-        commits = tuple(dict.fromkeys((*commits, *map(CommitId, halted.commits))))
-        is_exact = halted.exact
-    return record(cause.source, changes[0].commit.info, commits, exact=is_exact)
+class _Search(msgspec.Struct, frozen=True):
+    """The record as far as it is known, and the commit that must be rendered next."""
+
+    record: TemplateCause | None = None
+    missing: CommitId | None = None
 
 
 class _Change(msgspec.Struct, frozen=True):
@@ -216,14 +209,41 @@ class _Change(msgspec.Struct, frozen=True):
     before: str
 
 
-def _start(
-    line: BranchLine, oldest: BranchCommit, digests: Mapping[CommitId, str], cause: WantedCause
-) -> str | None:
-    """The digest before the oldest candidate."""
-    if cause.before is not None and line.is_direct:
-        return cause.before.source
-    parents = oldest.info.parents[:1]
-    return digests.get(parents[0]) if parents else ""
+def _search(line: BranchLine, cause: WantedCause, digests: Mapping[CommitId, str]) -> _Search:
+    candidates = line.candidates(cause.places)
+    after, changes = cause.source, list[_Change]()
+    for number, commit in enumerate(candidates):
+        earlier = candidates[number + 1 : number + 2]
+        place = earlier[0].info.id if earlier else next(iter(commit.info.parents), None)
+        if not earlier and cause.before is not None and line.is_direct:
+            before: str | None = cause.before.source
+        else:
+            before = "" if place is None else digests.get(place)
+        if before is None:
+            some = tuple(one.info.id for one in candidates)
+            newest = changes[0].commit if changes else candidates[0]
+            return _Search(record(cause.source, newest.info, some, exact=False), place)
+        if before != after:
+            changes.append(_Change(commit, before))
+        after = before
+        if changes and (after == cause.goal or (cause.goal is None and not line.since)):
+            break
+    return _Search(_record(line, cause, changes) if changes else None)
+
+
+def _record(line: BranchLine, cause: WantedCause, changes: Sequence[_Change]) -> TemplateCause:
+    goal = changes[-1].before if cause.goal is None else cause.goal
+    # a revert need not go further back than to the last commit with the template
+    last = next((n for n, one in enumerate(changes) if one.before == goal), len(changes) - 1)
+    commits = tuple(one.commit.info.id for one in changes[: last + 1])
+    is_exact, skipped = True, cause.before if cause.skips_before else None
+    if skipped is not None and changes[last].before == skipped.source:
+        # A revert undoes the commits of the template before too.
+        commits = tuple(dict.fromkeys((*commits, *map(CommitId, skipped.commits))))
+        is_exact = skipped.exact
+    elif not line.since and changes[last].before != goal:
+        commits = ()
+    return record(cause.source, changes[0].commit.info, commits, exact=is_exact)
 
 
 def record(

@@ -246,7 +246,7 @@ class GitDeployer(runnable.DeployerPart):
                 repository=source.repository,
                 settings=self._settings,
                 prepared=source.prepared,
-                commits=source.commits(),
+                causes=source.causes,
                 applied=lambda: loop.applied,
                 pushed=loop.expect,
                 emit=emit,

@@ -9,7 +9,7 @@ from gitops_ds import errors
 from gitops_ds.checks.engine import check
 from gitops_ds.deployer import revision_selector
 from gitops_ds.deployer.owner_identity import OwnerKey
-from gitops_ds.deployer.template_causes import CommitSource
+from gitops_ds.deployer.template_causes import CauseFinder, CommitSource
 from gitops_ds.deployer.wave_gate import WaveSource
 from gitops_ds.git import revision
 from gitops_ds.git.object_reader import BranchMovement
@@ -33,7 +33,9 @@ from gitops_ds.settings.repository import RepositorySettings
 
 
 class GitSource:
-    """The commits of an open repository; `cluster` is the cluster's name in the settings."""
+    """The commits of an open repository; `cluster` is the cluster's name in the settings. `causes`
+    finds the commits of templates.
+    """
 
     def __init__(
         self,
@@ -47,6 +49,9 @@ class GitSource:
         self._revision = revision_of(settings)
         self._clean: Mapping[str, Set[Digest]] = {}
         self._newest: CommitId | None = None
+        self.causes = CauseFinder(
+            CommitSource(self._line, self._render, self._contained, settings.path)
+        )
 
     @property
     def name(self) -> str:
@@ -65,7 +70,7 @@ class GitSource:
             follows_rewrites=self._settings.verify.follows_rewrites,
             branch=followed(self._settings),
             waves=WaveSource(self._reports, self._earlier),
-            commits=self.commits(),
+            causes=self.causes,
         )
 
     async def newest(self) -> CommitId:
@@ -92,13 +97,15 @@ class GitSource:
         """A commit of the local copy, rendered and checked; also one that was not pushed."""
         return await self._preparing.prepared(self._job(commit))
 
-    def commits(self) -> CommitSource:
-        """The commits of the local copy, for the causes of templates and for reverts."""
-        return CommitSource(self._line, self._render, self._settings.path)
-
-    async def _line(self, since: CommitId, head: CommitId, limit: int) -> tuple[BranchCommit, ...]:
-        await self.repository.fetch(since)
+    async def _line(
+        self, since: CommitId | None, head: CommitId, limit: int
+    ) -> tuple[BranchCommit, ...]:
+        if since is not None:
+            await self.repository.fetch(since)
         return await self.repository.line(since, head, limit)
+
+    async def _contained(self, head: CommitId, commits: Set[CommitId]) -> Set[CommitId]:
+        return {one for one in commits if await self.repository.is_ancestor(one, head)}
 
     async def _render(self, commits: Sequence[CommitId]) -> Mapping[CommitId, RenderedCommit]:
         job = replace(self._job(commits[0]), rendered=tuple(commits), clean={})

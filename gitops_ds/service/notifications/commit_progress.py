@@ -230,7 +230,14 @@ def _stage(
         for agent in agents
         if agent.seen.daemonset.uid
     }
+    # by the records of the state also those that an earlier process wrote
+    recorded = {
+        agent.key: cause.commit
+        for agent in agents
+        if (cause := agent.state.causes.get(agent.key)) and cause.head == progress.commit
+    }
     written = {key: commit or progress.commit for key, commit in progress.written.items()}
+    written = {**recorded, **written}
     own = [
         agent
         for agent in agents

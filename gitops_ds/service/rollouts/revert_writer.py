@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gitops_ds import __version__, errors
-from gitops_ds.deployer.template_causes import CauseFinder, CommitSource
+from gitops_ds.deployer.template_causes import CauseFinder
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import NewPullRequest
 from gitops_ds.forges.forge_access import ForgeAccess
@@ -47,7 +47,7 @@ BACKOFF = Backoff(15.0, 900.0, jitter=0.1)
 class RevertContext(msgspec.Struct, frozen=True):
     """The dependencies of a writer.
 
-    `prepared` renders and checks a commit; `commits` are those of the branch. `applied` returns the
+    `prepared` renders and checks a commit; `causes` renders commits too. `applied` returns the
     rollouts of the last reconciliation, None before the first and while another replica leads;
     `pushed` is called with each pushed commit.
     `clock` returns seconds since 1970, `chance` a number in [0, 1).
@@ -56,7 +56,7 @@ class RevertContext(msgspec.Struct, frozen=True):
     repository: Repository
     settings: RepositorySettings
     prepared: Callable[[CommitId], Awaitable[Prepared]]
-    commits: CommitSource
+    causes: CauseFinder
     applied: Callable[[], AppliedRollouts | None]
     pushed: Callable[[CommitId], None]
     emit: Emit
@@ -98,7 +98,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
     def __init__(self, context: RevertContext) -> None:
         super().__init__(context.clock)
         self._context = context
-        self._finder = CauseFinder(context.commits)
+        self._finder = context.causes
         self._written: set[RolloutIdentity] = set()
         self._attempts: dict[RolloutIdentity, _Attempts] = {}
         self._pushed: set[RolloutIdentity] = set()  # branches of pull requests
