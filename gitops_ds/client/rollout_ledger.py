@@ -6,6 +6,9 @@ patch of this key. Keys of revisions that no longer exist are removed by the nex
 
 A cluster without the ConfigMap has records of a version that stored no digests: the first leader
 adopts those that exist, once.
+
+A record that the API server refuses can't state this itself, as it does for other refused writes:
+its message is here, for commands.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, Body
 
 CONFIG_MAP_NAME = "gitops-ds.rollouts"
+_REFUSAL = ".refusal"  # the end of the key of a message; it begins with the UID of the revision
 
 
 async def read(cluster: ClusterReader, namespace: str) -> Digests | None:
@@ -31,7 +35,27 @@ async def read(cluster: ClusterReader, namespace: str) -> Digests | None:
     except errors.NotFound:
         return None
     data = body.get("data") or {}
-    return {key: frozenset(str(text).split()) for key, text in data.items()}
+    return {
+        key: frozenset(str(text).split())
+        for key, text in data.items()
+        if not key.endswith(_REFUSAL)
+    }
+
+
+async def refusals(cluster: ClusterReader, namespace: str) -> Mapping[str, str]:
+    """By the UID of a target revision, why the API server refuses the record of its rollout. Raises
+    ClusterError.
+    """
+    try:
+        body = await cluster.get(CONFIG_MAP, namespace, CONFIG_MAP_NAME)
+    except errors.NotFound:
+        return {}
+    data = body.get("data") or {}
+    return {
+        key.removesuffix(_REFUSAL): str(text)
+        for key, text in data.items()
+        if key.endswith(_REFUSAL)
+    }
 
 
 class RolloutLedger:
@@ -45,12 +69,14 @@ class RolloutLedger:
         self._cluster, self._namespace, self._whole = cluster, namespace, whole
         self._known: dict[str, frozenset[str]] | None = None
         self._shown: set[str] = set()  # UIDs of revisions that existed
+        self._refusals: dict[str, str] = {}
 
     async def begin(self) -> None:
         """Reads the digests before the first decision of a leader. Raises ClusterError."""
         stored = await read(self._cluster, self._namespace)
         if stored is None:
             stored = await self._adopt()
+        self._refusals = dict(await refusals(self._cluster, self._namespace))
         self._shown = {attested_records.uid_of(key) for key in stored}
         self._known = dict(stored)
 
@@ -79,10 +105,22 @@ class RolloutLedger:
         if digests == self._known.get(write.key):
             return
         gone = self._gone(existing)
-        await self._save({write.key: digests, **dict.fromkeys(gone)})
+        refused = self._refusals.keys() & map(attested_records.uid_of, gone)
+        removed = dict.fromkeys((*gone, *(uid + _REFUSAL for uid in refused)))
+        await self._save({write.key: _text(digests), **removed})
         self._known[write.key] = digests
         for key in gone:
             self._known.pop(key, None)
+            self._refusals.pop(attested_records.uid_of(key), None)
+
+    async def refused(self, uid: str, message: str) -> None:
+        """Stores the first message of the API server that refuses the record of a target revision,
+        and removes it when the message is empty. Raises ClusterError.
+        """
+        if self._known is None or bool(self._refusals.get(uid)) == bool(message):
+            return
+        await self._save({uid + _REFUSAL: message or None})
+        self._refusals[uid] = message
 
     def _gone(self, existing: Set[str]) -> list[str]:
         """The keys of revisions that existed and do not any more. A new one may not be shown yet,
@@ -103,20 +141,20 @@ class RolloutLedger:
         selection = Selection(whole=self._whole)
         listed = await self._cluster.list(CONTROLLER_REVISION, selection)
         adopted = dict(_digests(filter(None, map(revisions.revision_of, listed.items))))
-        await self._create(adopted)
+        await self._create(_texts(adopted))
         return adopted
 
-    async def _save(self, changed: Mapping[str, frozenset[str] | None]) -> None:
-        patch = {"data": {key: _text(digests) for key, digests in changed.items()}}
+    async def _save(self, changed: Mapping[str, str | None]) -> None:
+        patch = {"data": changed}
         try:
             await self._cluster.patch(
                 CONFIG_MAP, self._namespace, CONFIG_MAP_NAME, patch, type=PatchType.MERGE
             )
         except errors.NotFound:  # deleted by an administrator
-            kept = {**(self._known or {}), **changed}
-            await self._create({key: one for key, one in kept.items() if one is not None})
+            kept = {**_texts(self._known or {}), **changed}
+            await self._create({key: text for key, text in kept.items() if text is not None})
 
-    async def _create(self, digests: Digests) -> None:
+    async def _create(self, data: Mapping[str, str]) -> None:
         body = {
             "apiVersion": CONFIG_MAP.api_version,
             "kind": CONFIG_MAP.kind,
@@ -125,7 +163,7 @@ class RolloutLedger:
                 "name": CONFIG_MAP_NAME,
                 "labels": {"app.kubernetes.io/managed-by": "gitops-ds"},
             },
-            "data": {key: _text(one) for key, one in sorted(digests.items())},
+            "data": dict(sorted(data.items())),
         }
         await namespaced_create.create(self._cluster, CONFIG_MAP, body)
 
@@ -138,5 +176,9 @@ def _digests(present: Iterable[Revision]) -> Iterator[tuple[str, frozenset[str]]
             yield attested_records.key_of(revision.uid, name), digests
 
 
-def _text(digests: Set[str] | None) -> str | None:
-    return None if digests is None else " ".join(sorted(digests))
+def _texts(digests: Digests) -> dict[str, str]:
+    return {key: _text(one) for key, one in digests.items()}
+
+
+def _text(digests: Set[str]) -> str:
+    return " ".join(sorted(digests))

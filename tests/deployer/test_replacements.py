@@ -10,11 +10,11 @@ from collections import Counter
 import pytest
 
 from gitops_ds.controller.rollouts import WRITE_REFUSED_FOR
-from gitops_ds.fleet import staged_rollouts
+from gitops_ds.fleet import agents, staged_rollouts
 from gitops_ds.model.decision import CreatePod, DeletePod, RecordRollout
 from gitops_ds.model.events.base import ActionFailed, Performed
 from gitops_ds.model.events.rollouts import RolloutHeld, RolloutProgressed, StageOpened
-from gitops_ds.model.rollouts.staged_rollout import HoldKind
+from gitops_ds.model.rollouts.staged_rollout import HoldKind, StageHold
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure
 from tests.deployer.rollout_scene import NODES, Scene, play
 
@@ -101,6 +101,13 @@ def test_refused_pods_are_a_hold_in_the_objects_of_the_cluster_written_once() ->
     play(script, policy=ALL_AT_ONCE, faults=refused)
 
 
+async def _shown(scene: Scene) -> StageHold | None:
+    """The hold that a command reads, beside a service."""
+    now = scene.cluster.server.now()
+    (agent,) = await agents.list_agents(scene.cluster.client("person"), "gitops-ds", now)
+    return agent.hold
+
+
 REFUSED_WRITES = [
     ("delete", "Pod", "the replacement of pods"),
     ("patch", "Pod", "the replacement of pods"),
@@ -135,10 +142,14 @@ def test_any_refused_write_is_a_hold_with_the_message_and_ends_promptly(
         attempts = [one for one in scene.events if isinstance(one, ActionFailed)]
         assert 600 / WRITE_REFUSED_FOR - 5 <= len(attempts) <= 600 / WRITE_REFUSED_FOR + 5
         assert scene.on("2") == set()
-        if kind != "ControllerRevision":  # whose record every command reads
+        if kind != "ControllerRevision":
             assert scene.record().refused in hold.reason
+        shown = await _shown(scene)
+        assert shown is not None
+        assert (shown.kind, shown.reason) == (hold.kind, hold.reason)
         is_refused = False
         await asyncio.sleep(WRITE_REFUSED_FOR + 5)
+        assert await _shown(scene) is None
         assert any(tag == "2" for tag, _ in scene.pods().values())
         await scene.until(lambda: len(scene.on("2")) == NODES)
 
