@@ -9,13 +9,15 @@ from collections import Counter
 
 import pytest
 
+from gitops_ds.apimachinery import pods
 from gitops_ds.controller.rollouts import WRITE_REFUSED_FOR
 from gitops_ds.fleet import agents, staged_rollouts
 from gitops_ds.model.decision import CreatePod, DeletePod, RecordRollout
 from gitops_ds.model.events.base import ActionFailed, Performed
 from gitops_ds.model.events.rollouts import RolloutHeld, RolloutProgressed, StageOpened
+from gitops_ds.model.objects import POD
 from gitops_ds.model.rollouts.staged_rollout import HoldKind, StageHold
-from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure
+from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest, failure
 from tests.deployer.rollout_scene import NODES, Scene, play
 
 ALL_AT_ONCE = """\
@@ -38,6 +40,39 @@ def test_a_slow_api_server_does_not_let_the_builtin_controller_create_a_pod_in_b
 
     # a pod ends within a second of its delete; one batch after the other takes longer
     play(script, policy=ALL_AT_ONCE, latency=0.3)
+
+
+def test_a_restart_while_the_earlier_pod_ends_completes_the_replacement() -> None:
+    """The DaemonSet controller makes no pod of a node whose pod ends, so its node gets one pod."""
+    scenes, killed = list[Scene](), list[str]()
+
+    def kill(request: SimulatedRequest) -> RequestFault | None:
+        if request.verb != "delete" or request.resource != POD or killed:
+            return None
+        (scene,) = scenes
+        killed.append(request.name)
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.1, scene.kill)
+        loop.call_later(0.2, scene.start)
+        return Silence(5, done=True)
+
+    async def script(scene: Scene) -> None:
+        scenes.append(scene)
+        made = Counter[tuple[str, str]]()
+
+        def note() -> None:
+            for body in scene.cluster.server.store.all(POD):
+                made[pods.pod_of(body).node, body["metadata"]["uid"]] += 1
+
+        scene.push("2")
+        for _ in range(600):
+            note()
+            await asyncio.sleep(0.1)
+        assert killed
+        assert len(scene.on("2")) == NODES
+        assert Counter(node for node, _ in made) == dict.fromkeys(scene.on("2"), 2)
+
+    play(script, policy=ALL_AT_ONCE, faults=kill)
 
 
 def test_refused_creates_cost_one_node_its_earlier_pod_and_not_all_at_once() -> None:
