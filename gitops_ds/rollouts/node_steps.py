@@ -284,7 +284,7 @@ class NodeSteps:
 
     def _runs_other(self, pod: Pod) -> bool:
         """Whether a pod is known to run another template than the proven one. The hash of a deleted
-        revision, or one that another client wrote, says nothing: then its containers do.
+        revision, or one that another client wrote, states nothing: then its containers do.
         """
         if pod.hash in self._known_hashes:
             return True
