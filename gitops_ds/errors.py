@@ -242,6 +242,14 @@ class Expired(ClusterError):
     retryable = True
 
 
+class WatchSilent(ClusterError):
+    """A watch received neither an event nor a bookmark for minutes: what happened since is unknown,
+    so list again.
+    """
+
+    retryable = True
+
+
 class Invalid(ClusterError):
     """422: the object is refused."""
 

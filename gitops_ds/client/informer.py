@@ -28,7 +28,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from gitops_ds.errors import ClusterError, Expired, ServerFault, TooManyRequests
+from gitops_ds.errors import ClusterError, Expired, ServerFault, TooManyRequests, WatchSilent
 from gitops_ds.model.cluster import ClusterReader, Listing, Selection, WatchEvent
 from gitops_ds.model.objects import Resource
 from gitops_ds.model.rate_limits import Backoff
@@ -154,9 +154,11 @@ def _after_watch(state: InformerState, ended: WatchEnded, chance: float) -> Tran
     fruitless = 0 if steady or ended.had_events else state.fruitless + 1
     # 429 means load, to which a full list would add.
     broken = fruitless >= FRUITLESS_WATCHES and not isinstance(ended.error, TooManyRequests)
-    if (broken or ended.silent_for >= LONGEST_SILENCE) and not isinstance(ended.error, Expired):
+    silent = ended.silent_for >= LONGEST_SILENCE
+    if (broken or silent) and not isinstance(ended.error, Expired):
         wait = 0.0 if steady else RELIST_BACKOFF.delay(failures + 1, chance)
-        event = Failing(ended.error, wait) if ended.error is not None else None
+        error = _silence(ended) if silent else ended.error
+        event = Failing(error, wait) if error is not None else None
         return Transition(Start(failures + (not steady), fruitless), event, wait)
     if ended.error is not None:
         return step(
@@ -266,6 +268,11 @@ class _Source:
 async def _world_version(cluster: ClusterReader, resource: Resource, which: Selection) -> str:
     namespace = (which.namespace or "default") if resource.namespaced else ""
     return (await cluster.list(resource, Selection(namespace, fields=_NO_SUCH))).version
+
+
+def _silence(ended: WatchEnded) -> WatchSilent:
+    why = f": {ended.error}" if ended.error is not None else ""
+    return WatchSilent(f"the watch was silent for {ended.silent_for:.0f} s{why}")
 
 
 def _version(state: InformerState) -> str:

@@ -9,6 +9,9 @@ write is a patch of this key. Keys of objects that no longer exist are removed b
 
 A cluster without the ConfigMap has records of a version that stored no digests: the first leader
 adopts those that exist, once.
+
+A record that the API server refuses can't state this itself, as it does for other refused writes:
+its message is here, for commands.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, Body
 
 CONFIG_MAP_NAME = "gitops-ds.rollouts"
+_REFUSAL = ".refusal"  # the end of the key of a message; it begins with the UID of the revision
 
 
 async def read(cluster: ClusterReader, namespace: str) -> Digests | None:
@@ -40,7 +44,27 @@ async def read(cluster: ClusterReader, namespace: str) -> Digests | None:
     except errors.NotFound:
         return None
     data = body.get("data") or {}
-    return {key: frozenset(str(text).split()) for key, text in data.items()}
+    return {
+        key: frozenset(str(text).split())
+        for key, text in data.items()
+        if not key.endswith(_REFUSAL)
+    }
+
+
+async def refusals(cluster: ClusterReader, namespace: str) -> Mapping[str, str]:
+    """By the UID of a target revision, why the API server refuses the record of its rollout. Raises
+    ClusterError.
+    """
+    try:
+        body = await cluster.get(CONFIG_MAP, namespace, CONFIG_MAP_NAME)
+    except errors.NotFound:
+        return {}
+    data = body.get("data") or {}
+    return {
+        key.removesuffix(_REFUSAL): str(text)
+        for key, text in data.items()
+        if key.endswith(_REFUSAL)
+    }
 
 
 class RolloutLedger:
@@ -55,12 +79,14 @@ class RolloutLedger:
         self._known: dict[str, frozenset[str]] | None = None
         self._shown: set[str] = set()  # UIDs of objects that existed
         self.announced: Callable[[Set[str]], None] = lambda _: None
+        self._refusals: dict[str, str] = {}
 
     async def begin(self) -> None:
         """Reads the digests before the first decision of a leader. Raises ClusterError."""
         stored = await read(self._cluster, self._namespace)
         if stored is None:
             stored = await self._adopt()
+        self._refusals = dict(await refusals(self._cluster, self._namespace))
         self._shown = {attested_records.uid_of(key) for key in stored}
         self._known = dict(stored)
 
@@ -114,12 +140,26 @@ class RolloutLedger:
         }
         if not changed:
             return changed.keys()
-        changed |= dict.fromkeys(self._gone(existing))
-        await self._save(changed)
+        gone = self._gone(existing)
+        changed |= dict.fromkeys(gone)
+        refused = self._refusals.keys() & map(attested_records.uid_of, gone)
+        texts = {key: _text(digests) if digests else None for key, digests in changed.items()}
+        await self._save(texts | dict.fromkeys(uid + _REFUSAL for uid in refused))
         for key, digests in changed.items():
             known.pop(key, None)
             known |= {key: digests} if digests else {}
+        for uid in refused:
+            del self._refusals[uid]
         return changed.keys()
+
+    async def refused(self, uid: str, message: str) -> None:
+        """Stores the first message of the API server that refuses the record of a target revision,
+        and removes it when the message is empty. Raises ClusterError.
+        """
+        if self._known is None or bool(self._refusals.get(uid)) == bool(message):
+            return
+        await self._save({uid + _REFUSAL: message or None})
+        self._refusals[uid] = message
 
     def _gone(self, existing: Set[str]) -> list[str]:
         """The keys of objects that existed and do not any more. A new one may not be shown yet, so
@@ -148,20 +188,20 @@ class RolloutLedger:
             stated = attested_records.with_target_of(daemonset.annotations, near)
             write = DaemonSetWrite(daemonset.uid, stated)
             adopted |= {write.key: digests} if (digests := write.digests({})) else {}
-        await self._create(adopted)
+        await self._create(_texts(adopted))
         return adopted
 
-    async def _save(self, changed: Mapping[str, frozenset[str] | None]) -> None:
-        patch = {"data": {key: _text(digests) for key, digests in changed.items()}}
+    async def _save(self, changed: Mapping[str, str | None]) -> None:
+        patch = {"data": changed}
         try:
             await self._cluster.patch(
                 CONFIG_MAP, self._namespace, CONFIG_MAP_NAME, patch, type=PatchType.MERGE
             )
         except errors.NotFound:  # deleted by an administrator
-            kept = {**(self._known or {}), **changed}
-            await self._create({key: one for key, one in kept.items() if one is not None})
+            kept = {**_texts(self._known or {}), **changed}
+            await self._create({key: text for key, text in kept.items() if text is not None})
 
-    async def _create(self, digests: Digests) -> None:
+    async def _create(self, data: Mapping[str, str]) -> None:
         body = {
             "apiVersion": CONFIG_MAP.api_version,
             "kind": CONFIG_MAP.kind,
@@ -170,7 +210,7 @@ class RolloutLedger:
                 "name": CONFIG_MAP_NAME,
                 "labels": {"app.kubernetes.io/managed-by": "gitops-ds"},
             },
-            "data": {key: _text(one) for key, one in sorted(digests.items())},
+            "data": dict(sorted(data.items())),
         }
         await namespaced_create.create(self._cluster, CONFIG_MAP, body)
 
@@ -183,5 +223,9 @@ def _digests(present: Iterable[Revision]) -> Iterator[tuple[str, frozenset[str]]
             yield attested_records.key_of(revision.uid, name), digests
 
 
-def _text(digests: Set[str] | None) -> str | None:
-    return None if digests is None else " ".join(sorted(digests))
+def _texts(digests: Digests) -> dict[str, str]:
+    return {key: _text(one) for key, one in digests.items()}
+
+
+def _text(digests: Set[str]) -> str:
+    return " ".join(sorted(digests))

@@ -58,4 +58,5 @@ def as_json(status: SourceStatus) -> dict[str, Any]:
         "suspended": status.suspended,
         "followed": status.active,
         "otherService": timestamps.text(status.beside) if status.beside else "",
+        "otherNamespace": status.elsewhere,
     }

@@ -7,6 +7,7 @@ continues.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 
@@ -25,6 +26,7 @@ from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.daemonset.memory import Repetition
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.daemonset.workqueue import WorkQueue
+from gitops_ds.errors import ClusterError
 from gitops_ds.model.cluster import Cluster, EventType, Listing, WatchEvent
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Action, Decision, Observation, Powers
@@ -335,6 +337,10 @@ class Controller:
         self._emit(Decided(seen.now, seen.daemonset.key, staged.decision, True, seen))
         outcome, failed = await self._perform(stage, seen, staged.decision)
         self.observer.rollouts.performed(seen.daemonset.key, staged.decision, outcome)
+        if self._ledger is not None and inputs.target.staged and self._is_claimed(seen.daemonset):
+            message = self.observer.rollouts.unrecorded(seen.daemonset.key)
+            with contextlib.suppress(ClusterError):  # the next turn repeats it
+                await self._ledger.refused(inputs.target.uid, message)
         return failed
 
     async def _perform(

@@ -23,7 +23,7 @@ from gitops_ds.controller.rollouts import GateMeter, GatePoller, Rollouts
 from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.daemonset.epochs import Epochs
 from gitops_ds.daemonset.node_room import NodeCapacity
-from gitops_ds.errors import Expired
+from gitops_ds.errors import Expired, WatchSilent
 from gitops_ds.model.cluster import ClusterReader, Listing, Selection, WatchEvent
 from gitops_ds.model.daemonset import DaemonSet, PodCause
 from gitops_ds.model.decision import Decision, Observation
@@ -293,7 +293,7 @@ class Observer:
                 self.epochs.answered(resource, version)
                 self._hooks.due(self.cache.answered(resource, version))
             case Failing(error=error, retry_in=retry_in):
-                if isinstance(error, Expired):
+                if isinstance(error, Expired | WatchSilent):
                     self.epochs.lost(resource)
                 self._emit(WatchFailed(self._clock(), resource, error, retry_in))
         if self.epochs.number != epoch:

@@ -14,7 +14,7 @@ import msgspec
 from gitops_ds.apimachinery import pod_contents, pods
 from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.errors import BadRequest, ClusterError, Forbidden, Invalid
-from gitops_ds.model import names
+from gitops_ds.model import names, plain_text
 from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import (
@@ -59,6 +59,7 @@ from gitops_ds.rollouts import (
 from gitops_ds.rollouts.pinned_pods import WRITES_OF_A_NODE, StagedDecision
 from gitops_ds.rollouts.rollout_holds import ReportedHolds
 from gitops_ds.rollouts.stage_inputs import OtherPods
+from gitops_ds.rollouts.stages import REFUSAL
 
 
 class GateMeter(Protocol):
@@ -397,6 +398,13 @@ class Rollouts:
             pass
         elif before.refuses or (creates and outcome.wrote):
             self._refused[key] = _ADMITTED
+
+    def unrecorded(self, key: Key) -> str:
+        """Why the API server refuses the record of the rollout, which states each other refused
+        write; empty if it does not.
+        """
+        refusal = self._refused.get(key, _ADMITTED)
+        return plain_text.line(refusal.message, REFUSAL) if refusal.refuses == RECORD else ""
 
     def forget(self, key: Key) -> None:
         """Drops the state of a DaemonSet that is gone or has no rollout."""

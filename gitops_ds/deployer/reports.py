@@ -144,12 +144,16 @@ class StatusKeeper:
         self.status = SourceStatus(target.owner, target.repository, branch, since=schedule.clock())
         self._schedule, self._emit = schedule, emit
         self._saver = source_status_store.Saver(
-            target.cluster, target.namespace, schedule.clock, self._saw_another
+            target.cluster, target.namespace, schedule.clock, self._saw
         )
         self.save, self.close, self.stop = self._saver.run, self._saver.close, self._saver.stop
 
-    def _saw_another(self) -> None:
-        self._emit(ServiceBeside(self._schedule.clock(), self.status.repository))
+    def _saw(self, saved: SourceStatus) -> None:
+        """Records whether another service follows the repository."""
+        beside, namespace = saved.beside, saved.elsewhere
+        self.status = replace(self.status, beside=beside, elsewhere=namespace)
+        if saved.warning:
+            self._emit(ServiceBeside(saved.written, saved.repository, namespace))
 
     def looked(self) -> None:
         """Records a response of Git."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +22,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, ClusterReader, Selection
 from gitops_ds.model.deployer_state import DeployerState, Steering
 from gitops_ds.model.events.deployer import Reconciled
-from gitops_ds.model.objects import CONFIG_MAP, CommitId, Key, short
+from gitops_ds.model.objects import CONFIG_MAP, Body, CommitId, Key, short
 from gitops_ds.model.plain_text import counted, listed
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
@@ -158,10 +158,22 @@ def beside(before: SourceStatus, stored: SourceStatus | None, now: float) -> flo
     return last if now - last <= FRESH else 0.0
 
 
+def elsewhere(bodies: Iterable[Body], own: str, since: float) -> str:
+    """The first other namespace than our own in which a service has saved the status of the same
+    repository since a time, which one that was killed before has not. Pure.
+    """
+    for body in bodies:
+        namespace, status = str(body["metadata"]["namespace"]), _read(body.get("data") or {})
+        is_active = status is not None and status.active and status.written > since
+        if is_active and namespace != own:
+            return namespace
+    return ""
+
+
 class Saver:
     """Writes the status of one repository to its ConfigMap. `clock` returns seconds since 1970.
 
-    `seen` is called when another service that writes it is seen.
+    `seen` gets the status after a write that saw another service, or no longer does.
     """
 
     def __init__(
@@ -169,11 +181,12 @@ class Saver:
         cluster: Cluster,
         namespace: str,
         clock: Callable[[], float],
-        seen: Callable[[], None] = lambda: None,
+        seen: Callable[[SourceStatus], None] = lambda _: None,
     ) -> None:
         self._cluster, self._namespace, self._clock = cluster, namespace, clock
         self._seen, self._saved = seen, SourceStatus()
         self._status: SourceStatus | None = None
+        self._began, self._searched = clock(), -HEARTBEAT
         self._changed = asyncio.Event()
         # when all writes of a burst are available again, in the event loop's time
         self._full_at = 0.0
@@ -222,13 +235,33 @@ class Saver:
                 stored = _read(read.get("data") or {})
         return beside(self._saved, stored, self._clock())
 
+    async def _elsewhere(self, id: str) -> str:
+        """The namespace of the state of another service that follows the repository; empty without
+        one, and without the right to list the ConfigMaps of all namespaces.
+        """
+        now = self._clock()
+        if now - self._searched < HEARTBEAT:
+            return self._saved.elsewhere
+        self._searched = now
+        try:
+            listing = await self._cluster.list(CONFIG_MAP, Selection(labels=f"{_LABEL}={id}"))
+        except errors.Forbidden:
+            return ""
+        return elsewhere(listing.items, self._namespace, max(self._began, now - FRESH))
+
     async def _save(self, *, active: bool = True) -> None:
         if self._status is None:
             return
-        other, before = await self._beside() if active else 0.0, self._saved.beside
-        if other and not before:
-            self._seen()
-        status = replace(self._status, written=self._clock(), active=active, beside=other)
+        before = self._saved
+        status = replace(
+            self._status,
+            written=self._clock(),
+            active=active,
+            beside=await self._beside() if active else 0.0,
+            elsewhere=await self._elsewhere(self._status.id) if active else "",
+        )
+        if status.warning != before.warning:
+            self._seen(status)
         await self._cluster.apply(
             CONFIG_MAP, body(self._namespace, status), manager=names.FIELD_MANAGER, force=True
         )
@@ -253,7 +286,11 @@ def body(namespace: str, status: SourceStatus) -> dict[str, Any]:
         "looked": timestamps.text(status.looked) if status.looked else "",
     }
     stored = msgspec.to_builtins(status)
-    for key in ("beside", "refused"):  # an earlier version reads no status with other keys
+    for key in (
+        "beside",
+        "elsewhere",
+        "refused",
+    ):  # an earlier version reads no status with other keys
         if not stored[key]:
             del stored[key]
     whole = orjson.dumps(stored, option=orjson.OPT_SORT_KEYS).decode()

@@ -13,7 +13,8 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import request_costs, revisions, timestamps
-from gitops_ds.apimachinery.rollouts import proofs
+from gitops_ds.apimachinery.rollouts import proofs, target_revisions
+from gitops_ds.client import rollout_ledger
 from gitops_ds.daemonset import cache, competing_controller
 from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.fleet import agent_healths, health, staged_rollouts
@@ -128,6 +129,12 @@ async def list_agents(
     status of the DaemonSet, and `say` receives a warning.
     """
     content, unseen = cache.Cache(), ""
+    refusals = await _refusals(cluster, state_namespace)
+    content.attested = lambda _, revision: (
+        target_revisions.unrecorded(revision, message)
+        if (message := refusals.get(revision.uid))
+        else revision
+    )
     lists = await asyncio.gather(
         *(cluster.list(resource) for resource in cache.WATCHED), return_exceptions=True
     )
@@ -181,6 +188,13 @@ async def read_owners(
     states = await asyncio.gather(*(_state(cluster, state_namespace, id) for id in ids))
     sources = await _sources(cluster, state_namespace, now) if ids else {}
     return Owners(dict(zip(ids, states, strict=True)), sources)
+
+
+async def _refusals(cluster: ClusterReader, namespace: str) -> Mapping[str, str]:
+    try:
+        return await rollout_ledger.refusals(cluster, namespace)
+    except (errors.Forbidden, errors.Invalid, errors.BadRequest):
+        return {}
 
 
 async def _sources(

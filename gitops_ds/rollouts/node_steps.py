@@ -274,12 +274,33 @@ class NodeSteps:
             return False
         if pod.pinned:
             made_since = bool(target.since) and pod.created > target.since
-            # Without its revision nothing states the template of a pod. One with the containers of
-            # the target may lack an annotation only: it is updated in its stage.
-            is_like_target = bool(target.contents) and _has_content(target.contents, pod)
-            return made_since or (pod.hash not in self._owned and not is_like_target)
+            return (made_since or pod.hash not in self._owned) and self._runs_other(pod)
         is_known = pod.hash in self._layout.outdated or pod.hash in target.hashes
         return self._is_unedited and pod.created > target.since and is_known
+
+    def _runs_other(self, pod: Pod) -> bool:
+        """Whether a pod is known to run another template than the proven one. The hash of a deleted
+        revision, or one that another client wrote, states nothing: then its containers do.
+        """
+        if pod.hash in self._known_hashes:
+            return True
+        proven = self._proven_content
+        return (
+            proven is not None
+            and pod.content is not None
+            and bool(pod_contents.difference(proven, pod.content))
+        )
+
+    @cached_property
+    def _known_hashes(self) -> frozenset[str]:
+        hashes = map(proofs.hash_of, self._layout.seen.revisions)
+        return self._inputs.halted.union(filter(None, hashes))
+
+    @cached_property
+    def _proven_content(self) -> PodContent | None:
+        seen = self._layout.seen
+        proven = target_revisions.proven_template(seen.daemonset, seen.revisions)
+        return pod_contents.of_template(proven) if proven is not None else None
 
     @cached_property
     def _is_unedited(self) -> bool:

@@ -45,7 +45,7 @@ from gitops_ds.rollouts import measured_gates, node_selection, rollout_holds, st
 from gitops_ds.rollouts.measured_gates import GateResult, GateState
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
-_REFUSAL = 300  # characters of the message of the API server in the record
+REFUSAL = 300  # characters of the message of the API server in the record
 _ENDED = (NodeStep.PROVED, *APART)
 
 
@@ -138,7 +138,7 @@ def _refused(inputs: StageInputs, hold: StageHold | None) -> str:
     if not inputs.refused or (hold is not None and hold.kind is not HoldKind.REFUSED):
         return ""
     first = inputs.record.refused if inputs.record.refuses == inputs.refuses else ""
-    return first or plain_text.line(inputs.refused, _REFUSAL)
+    return first or plain_text.line(inputs.refused, REFUSAL)
 
 
 def _open_nodes(fleet: StagedNodes, stages: _Stages) -> frozenset[str]:

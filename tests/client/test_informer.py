@@ -118,7 +118,7 @@ ROWS: list[tuple[str, InformerState, informer.InformerInput, InformerState, bool
         Watching("7"),
         WatchEnded(600, None, 600, had_events=False),
         Start(),
-        False,
+        True,
     ),
     ("a refused list is tried again", Start(), DOWN, Start(1), True),
     ("also the request for the world's version", Returning("7"), DOWN, Returning("7", 1), True),

@@ -33,10 +33,12 @@ class Restores:
         self.version += 1
 
     def backup(self) -> None:
-        """And a long time, unless a watch is still interrupted."""
+        """And a long time, in which each watch has a bookmark, unless one is still interrupted."""
         if all(history == len(self.forks) - 1 for history in self.watching.values()):
             self.backups.append((len(self.forks) - 1, self.version))
             self.version += LEAP
+            for kind in self.watching:
+                self.event(kind)
 
     def restore(self, bumped: bool) -> None:
         """`bumped`: as `etcdutl snapshot restore --bump-revision --mark-compacted`. Not within the

@@ -9,13 +9,15 @@ from collections import Counter
 
 import pytest
 
+from gitops_ds.apimachinery import pods
 from gitops_ds.controller.rollouts import WRITE_REFUSED_FOR
-from gitops_ds.fleet import staged_rollouts
+from gitops_ds.fleet import agents, staged_rollouts
 from gitops_ds.model.decision import CreatePod, DeletePod, RecordRollout
 from gitops_ds.model.events.base import ActionFailed, Performed
 from gitops_ds.model.events.rollouts import RolloutHeld, RolloutProgressed, StageOpened
-from gitops_ds.model.rollouts.staged_rollout import HoldKind
-from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure
+from gitops_ds.model.objects import POD
+from gitops_ds.model.rollouts.staged_rollout import HoldKind, StageHold
+from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest, failure
 from tests.deployer.rollout_scene import NODES, Scene, play
 
 ALL_AT_ONCE = """\
@@ -38,6 +40,39 @@ def test_a_slow_api_server_does_not_let_the_builtin_controller_create_a_pod_in_b
 
     # a pod ends within a second of its delete; one batch after the other takes longer
     play(script, policy=ALL_AT_ONCE, latency=0.3)
+
+
+def test_a_restart_while_the_earlier_pod_ends_completes_the_replacement() -> None:
+    """The DaemonSet controller makes no pod of a node whose pod ends, so its node gets one pod."""
+    scenes, killed = list[Scene](), list[str]()
+
+    def kill(request: SimulatedRequest) -> RequestFault | None:
+        if request.verb != "delete" or request.resource != POD or killed:
+            return None
+        (scene,) = scenes
+        killed.append(request.name)
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.1, scene.kill)
+        loop.call_later(0.2, scene.start)
+        return Silence(5, done=True)
+
+    async def script(scene: Scene) -> None:
+        scenes.append(scene)
+        made = Counter[tuple[str, str]]()
+
+        def note() -> None:
+            for body in scene.cluster.server.store.all(POD):
+                made[pods.pod_of(body).node, body["metadata"]["uid"]] += 1
+
+        scene.push("2")
+        for _ in range(600):
+            note()
+            await asyncio.sleep(0.1)
+        assert killed
+        assert len(scene.on("2")) == NODES
+        assert Counter(node for node, _ in made) == dict.fromkeys(scene.on("2"), 2)
+
+    play(script, policy=ALL_AT_ONCE, faults=kill)
 
 
 def test_refused_creates_cost_one_node_its_earlier_pod_and_not_all_at_once() -> None:
@@ -101,6 +136,13 @@ def test_refused_pods_are_a_hold_in_the_objects_of_the_cluster_written_once() ->
     play(script, policy=ALL_AT_ONCE, faults=refused)
 
 
+async def _shown(scene: Scene) -> StageHold | None:
+    """The hold that a command reads, beside a service."""
+    now = scene.cluster.server.now()
+    (agent,) = await agents.list_agents(scene.cluster.client("person"), "gitops-ds", now)
+    return agent.hold
+
+
 REFUSED_WRITES = [
     ("delete", "Pod", "the replacement of pods"),
     ("patch", "Pod", "the replacement of pods"),
@@ -135,10 +177,14 @@ def test_any_refused_write_is_a_hold_with_the_message_and_ends_promptly(
         attempts = [one for one in scene.events if isinstance(one, ActionFailed)]
         assert 600 / WRITE_REFUSED_FOR - 5 <= len(attempts) <= 600 / WRITE_REFUSED_FOR + 5
         assert scene.on("2") == set()
-        if kind != "ControllerRevision":  # whose record every command reads
+        if kind != "ControllerRevision":
             assert scene.record().refused in hold.reason
+        shown = await _shown(scene)
+        assert shown is not None
+        assert (shown.kind, shown.reason) == (hold.kind, hold.reason)
         is_refused = False
         await asyncio.sleep(WRITE_REFUSED_FOR + 5)
+        assert await _shown(scene) is None
         assert any(tag == "2" for tag, _ in scene.pods().values())
         await scene.until(lambda: len(scene.on("2")) == NODES)
 

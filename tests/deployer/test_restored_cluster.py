@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 
+from gitops_ds.client.informer import LONGEST_SILENCE
 from gitops_ds.daemonset.cache import WATCHED
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import POD, Resource
@@ -93,3 +94,36 @@ def test_no_pod_is_deleted_by_a_mix_of_two_worlds(first: Resource, powers: Power
         assert lists.most_in(20.0) <= CAP
 
     play(script, powers, faults=lists)
+
+
+@dataclass
+class SilentWatch(LateLists):
+    """The watch of pods is silent until APART before the end; then the other kinds are late."""
+
+    def __call__(self, request: SimulatedRequest) -> RequestFault | None:
+        silent_for = self.ends - APART - request.now
+        if silent_for > 0:
+            is_silent = request.resource == POD and request.verb == "watch"
+            return faults.Silence(silent_for) if is_silent else None
+        return super().__call__(request)
+
+
+@pytest.mark.slow
+def test_after_a_silent_watch_no_write_mixes_its_list_with_objects_of_before() -> None:
+    """A restore may give the cluster higher versions, so no list shows that it happened."""
+    watch = SilentWatch(frozenset(WATCHED) - {POD})
+
+    async def script(scene: Scene) -> None:
+        scene.kill()
+        watch.ends = scene.cluster.server.now() + 2 * LONGEST_SILENCE
+        scene.start()
+        await asyncio.sleep(2 * LONGEST_SILENCE - APART + 1)
+        scene.push("2")
+        await asyncio.sleep(APART / 2)
+        assert scene.controller is not None
+        observer = scene.controller.observer
+        assert all((seen := observer.observe(key)) and seen.unlisted for key in observer.keys)
+        assert watch.deleted == []
+        await scene.until(lambda: len(scene.on("2")) == NODES)
+
+    play(script, faults=watch)

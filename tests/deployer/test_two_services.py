@@ -19,6 +19,7 @@ from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import log_lines
+from gitops_ds.web.page import rows
 from tests.deployer import test_loop
 from tests.deployer.test_loop import Scene, loop_on
 
@@ -72,6 +73,32 @@ async def test_a_service_that_follows_another_leader_is_alone(scene: Scene, /) -
     loop.stop()
     await task
     assert not (await look(scene)).active
+
+
+async def test_services_with_states_in_two_namespaces_see_each_other(scene: Scene, /) -> None:
+    await scene.settle()
+    events: list[Event] = []
+    options = ApplyOptions(patience=0.0)
+    client = scene.cluster.client()
+    loop = loop_on(scene.cluster, client, scene.history, events, options, namespace="other")
+    task = asyncio.create_task(loop.run())
+    await asyncio.sleep(4 * HEARTBEAT)
+    for seen, namespace in ((scene.events, "other"), (events, "gitops-ds")):
+        (warning,) = [one for one in seen if isinstance(one, ServiceBeside)]
+        assert f"state in namespace {namespace}" in (log_lines.line(warning) or "")
+    status = await look(scene)
+    assert (status.condition, status.elsewhere) == (Condition.SYNCED, "other")
+    assert "namespace other" in _table((status,), virtual_time.clock()(), wide=False)
+    assert sources.as_json(status)["otherNamespace"] == "other"
+    assert scene.loop.status is not None
+    row = rows.source(scene.loop.status)
+    assert row.is_trouble
+    assert "namespace other" in row.message
+    loop.stop()
+    await task
+    await asyncio.sleep(FRESH + 2 * HEARTBEAT)
+    assert (await look(scene)).warning == ""
+    assert not rows.source(scene.loop.status).is_trouble
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.model import names
+from gitops_ds.model.decision import DeletePod
 from gitops_ds.model.rollouts.staged_rollout import NodeStep, StageState
 from tests.daemonset.world import node
 from tests.profiles import examples
@@ -92,6 +93,26 @@ def test_a_revert_brings_exactly_the_touched_nodes_back(owned: bool) -> None:
     assert world.images() == {f"node-{i:03}": ["agent:1"] for i in range(10)}
     assert before <= set(world.pods)
     assert world.numbers() == [1]
+
+
+@both
+@pytest.mark.parametrize(("tag", "most"), [("2", 4), ("3", 10)])
+def test_only_pods_that_are_known_to_run_another_template_are_returned_at_once(
+    owned: bool, tag: str, most: int
+) -> None:
+    """Pinned pods with the hash of no revision, with the proven containers or with other ones."""
+    world = RolloutWorld(FAST, 10, owned=owned)
+    world.commit(SECOND)
+    world.run()
+    for body in world.pods.values():
+        body["metadata"]["labels"][names.REVISION_HASH] = "deleted"
+        body["spec"]["containers"][0]["image"] = f"agent:{tag}"
+    world.now += 60.0
+    decided = world.one_turn()
+    assert decided is not None
+    deleted = [one for one in decided.decision.actions if isinstance(one, DeletePod)]
+    assert 0 < len(deleted) <= most
+    assert (len(deleted) == 10) is (most == 10)
 
 
 @both

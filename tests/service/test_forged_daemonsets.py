@@ -71,11 +71,11 @@ async def _scenes(
     await asyncio.sleep(3)
     canaries = watch.uids("2")
     assert len(canaries) == CANARIES
-    before = _read_by_rollout(plane)
+    applied = _read_by_rollout(plane)
     for forged in (RESTING, AT_ONCE) * 3:  # after some corrections the deployer waits for longer
         await asyncio.to_thread(_annotate, plane, forged)
         await asyncio.sleep(0.3)
-    await staged.until(lambda: _read_by_rollout(plane) == before, log.read_text)
+    await staged.until(lambda: _read_by_rollout(plane) == applied, log.read_text)
     assert watch.uids("2") == canaries
 
 

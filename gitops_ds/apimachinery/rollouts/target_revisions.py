@@ -22,9 +22,9 @@ from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
 from gitops_ds.model.rollouts.proven_templates import TemplateProof
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, decode
-from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, RolloutTarget
+from gitops_ds.model.rollouts.staged_rollout import RECORD, RolloutRecord, RolloutTarget
 from gitops_ds.model.sources.bundle import Pool, Requirement
-from gitops_ds.model.values import UNREADABLE_JSON
+from gitops_ds.model.values import UNREADABLE_JSON, replace
 
 # The annotations that the deployer gives a target revision.
 _APPLIED = (
@@ -162,6 +162,12 @@ def record_of(own_revisions: Iterable[Revision], target: RolloutTarget) -> Rollo
 def record_in(target: Revision) -> RolloutRecord:
     """The record of the rollout in a target revision; an empty one if it is invalid."""
     return decoded(str(revisions.annotations_of(target).get(names.ROLLOUT_RECORD) or ""))
+
+
+def unrecorded(target: Revision, message: str) -> Revision:
+    """The target revision as if its record stated that the API server refuses it."""
+    record = replace(record_in(target), refused=message, refuses=RECORD)
+    return revisions.with_annotations(target, {names.ROLLOUT_RECORD: encoded(record)})
 
 
 def decoded(text: str) -> RolloutRecord:

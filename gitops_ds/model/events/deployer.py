@@ -9,7 +9,7 @@ from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sa
 from gitops_ds.model.objects import CommitId, Key, short, template_of
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.skip_reasons import PRUNING, Skipped
-from gitops_ds.model.sources.source_status import BESIDE, EFFECTS, Condition, SourceStatus
+from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus, other_service
 
 _RECONCILIATIONS = "gitopsds_reconcile"
 
@@ -330,8 +330,8 @@ _NO_TROUBLE = frozenset((Condition.SYNCED, Condition.UNKNOWN, Condition.PROGRESS
 
 
 class ServiceBeside(Event, frozen=True):
-    """Another service follows the same repository with the same state; published once while it
-    does.
+    """Another service follows the same repository, with the same state or with one in another
+    `namespace`; published once while it does.
     """
 
     definition = EventDefinition(
@@ -339,14 +339,15 @@ class ServiceBeside(Event, frozen=True):
     )
 
     repository: str
+    namespace: str = ""
 
     def text(self) -> str:
         """The line in the log."""
-        return f"repository {self.repository}: {BESIDE}"
+        return f"repository {self.repository}: {other_service(self.namespace)}"
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
-        return BESIDE
+        return other_service(self.namespace)
 
 
 class SourceChanged(Event, frozen=True):

@@ -11,10 +11,16 @@ import msgspec
 
 from gitops_ds.model.objects import CommitId, Key
 
-BESIDE = (
-    "another service follows this repository with the same state: end one of the two, or run both "
-    "with leader election"
-)
+
+def other_service(namespace: str = "") -> str:
+    """That another service follows the repository: with the same state, or with one in a
+    namespace.
+    """
+    if namespace:
+        state = f"its state in namespace {namespace}: end one of the two"
+    else:
+        state = "the same state: end one of the two, or run both with leader election"
+    return f"another service follows this repository with {state}"
 
 
 class Condition(StrEnum):
@@ -46,7 +52,8 @@ class SourceStatus(msgspec.Struct, frozen=True):
     one that was applied as a whole. `since`: the start of the condition. `looked`: the last
     response of Git, 0 for none. `written`: when this was saved. `active`: a service follows the
     repository; False after it has ended. `beside`: when another service saved its status of the
-    same repository last, 0 if none does. `refused` are the DaemonSets whose part of the newest
+    same repository last, 0 if none does; `elsewhere`: the namespace of the state of another service
+    that follows it, else empty. `refused` are the DaemonSets whose part of the newest
     commit is not applied.
     """
 
@@ -64,12 +71,14 @@ class SourceStatus(msgspec.Struct, frozen=True):
     written: float = 0.0
     active: bool = True
     beside: float = 0.0
+    elsewhere: str = ""
     refused: tuple[Key, ...] = ()
 
     @property
     def warning(self) -> str:
         """That another service follows the repository; empty if none does."""
-        return BESIDE if self.active and self.beside else ""
+        is_beside = self.active and (self.elsewhere or self.beside)
+        return other_service(self.elsewhere) if is_beside else ""
 
     def refuses(self, key: Key) -> bool:
         """Whether the newest commit is not applied to a DaemonSet: as a whole, or to it."""

@@ -121,6 +121,9 @@ class SourceRow(msgspec.Struct, frozen=True):
 def source(status: SourceStatus) -> SourceRow:
     """The row of a repository."""
     message, tone = texts.words(status.message), EFFECTS[status.condition].tone
+    if status.warning:  # the second service is the trouble of any condition
+        message = "; ".join(filter(None, (message, status.warning)))
+        tone = tone if tone == "bad" else "warn"
     commits = status.newest or "", status.applied or ""
     return SourceRow(
         status.id,
