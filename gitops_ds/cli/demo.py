@@ -82,7 +82,7 @@ def _with_table(args: DemoArgs) -> None:
     from rich.text import Text
 
     from gitops_ds.commands.demo import script as story
-    from gitops_ds.fleet import agents
+    from gitops_ds.fleet import agent_json
 
     title = TableTitle()
 
@@ -90,7 +90,7 @@ def _with_table(args: DemoArgs) -> None:
         table = Table(title=title.text(agent, now), title_justify="left")
         for head in ("NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON"):
             table.add_column(head)
-        for entry in agents.nodes(agent):
+        for entry in agent_json.nodes(agent):
             colour = (
                 "green"
                 if entry["state"] == "Ready"

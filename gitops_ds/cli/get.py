@@ -154,12 +154,13 @@ def _policy(settings: str | None) -> StartupTaintPolicy | None:
 
 
 async def _get(args: GetArgs) -> int:
+    from gitops_ds.fleet import agent_json
     from gitops_ds.fleet import agents as fleet_agents
 
     now = time.time()
     async with args.open_cluster() as cluster:
         agents = await fleet_agents.list_agents(cluster, args.state_namespace, now, options.say)
-    chosen = list_options.in_order(_selected(args, agents), args.sort_by, fleet_agents.as_json)
+    chosen = list_options.in_order(_selected(args, agents), args.sort_by, agent_json.as_json)
     if not args.output.is_table:
         document = _document(chosen, single=len(args.names) == 1 and len(chosen) == 1)
         list_options.write(args.output, document, [_name(agent) for agent in chosen])
@@ -194,9 +195,9 @@ def _name(agent: Agent) -> str:
 
 def _document(agents: Sequence[Agent], *, single: bool) -> dict[str, Any]:
     """The JSON of one agent, or of a list, as kubectl prints an object for one name."""
-    from gitops_ds.fleet import agents as fleet_agents
+    from gitops_ds.fleet import agent_json
 
-    items = [fleet_agents.as_json(agent) for agent in agents]
+    items = [agent_json.as_json(agent) for agent in agents]
     if single:
         return options.document("DaemonSetStatus", **items[0])
     return options.document("DaemonSetStatusList", items=items)
@@ -226,6 +227,7 @@ class _ChangePrinter:
         """Prints the agents that differ from those printed before. The first time, raises NoMatch
         for a name without an agent.
         """
+        from gitops_ds.fleet import agent_json
         from gitops_ds.fleet import agents as fleet_agents
 
         args = self._args
@@ -236,7 +238,7 @@ class _ChangePrinter:
                 agents = ()
             args = replace(args, what=("ds", *names))
         chosen = _selected(args, agents)
-        documents = {agent.key: fleet_agents.as_json(agent) for agent in chosen}
+        documents = {agent.key: agent_json.as_json(agent) for agent in chosen}
         changed = [one for one in chosen if documents[one.key] != self._shown.get(one.key)]
         self._shown = documents
         if args.output.is_table:

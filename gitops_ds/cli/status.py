@@ -74,7 +74,7 @@ class _Printer:
     def show(self, agent: Agent | str) -> None:
         """Prints an agent; a message goes to stderr."""
         from gitops_ds.commands import node_work
-        from gitops_ds.fleet import agents as fleet_agents
+        from gitops_ds.fleet import agent_json
 
         args = self._args
         if isinstance(agent, str):
@@ -87,8 +87,8 @@ class _Printer:
                 self._shown = text
             return
         document = {
-            **fleet_agents.as_json(agent),
-            "nodes": fleet_agents.nodes(agent),
+            **agent_json.as_json(agent),
+            "nodes": agent_json.nodes(agent),
             "waits": node_work.of_agent(agent.seen, agent.state, self._policy),
         }
         if document != self._shown:
@@ -132,7 +132,7 @@ async def wait(args: WaitArgs) -> int:
     """
     from gitops_ds.cli.output import rollout_display
     from gitops_ds.commands import wait as commands_wait
-    from gitops_ds.fleet import agents
+    from gitops_ds.fleet import agent_json
     from gitops_ds.model import plain_text
     from gitops_ds.pipeline import open_repository
 
@@ -154,7 +154,7 @@ async def wait(args: WaitArgs) -> int:
                 cluster, args.state_namespace, awaited, display.report
             )
     if args.output == "json":
-        options.show_json(options.document("DaemonSetStatus", **agents.as_json(agent)))
+        options.show_json(options.document("DaemonSetStatus", **agent_json.as_json(agent)))
     else:
         click.echo(plain_text.line(f"{agent.key} is rolled out: {agent.health.message}"))
     return 0

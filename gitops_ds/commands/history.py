@@ -10,8 +10,8 @@ from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import revisions, timestamps
+from gitops_ds.fleet import agent_json, halt_story
 from gitops_ds.fleet import agents as fleet_agents
-from gitops_ds.fleet import halt_story
 from gitops_ds.fleet.agents import Agent, when
 from gitops_ds.git.repository import Repository
 from gitops_ds.model import names
@@ -129,17 +129,17 @@ def found(
     agents: Sequence[Agent], kind: str, name: str, namespace: str
 ) -> list[tuple[Agent, dict[str, Any]]]:
     """The pods of a target, each with its agent, by agent and node: entries of
-    `fleet.agents.nodes`. Raises NotFound without any.
+    `fleet.agent_json.nodes`. Raises NotFound without any.
     """
     where = {"pod": "pod", "node": "node", "commit": "commit"}
     if kind == "ds":
         agent = fleet_agents.find_agent(tuple(agents), f"ds/{name}", namespace)
-        return [(agent, entry) for entry in fleet_agents.nodes(agent)]
+        return [(agent, entry) for entry in agent_json.nodes(agent)]
     entries = [
         (agent, entry)
         for agent in agents
         if namespace in ("", agent.key.namespace)
-        for entry in fleet_agents.nodes(agent)
+        for entry in agent_json.nodes(agent)
         if (entry[where[kind]].startswith(name) if kind == "commit" else entry[where[kind]] == name)
     ]
     if not entries:

@@ -108,8 +108,8 @@ class CauseFinder:
         """
         most = template_causes.MOST_COMMITS if since is not None else template_causes.MOST_BACK
         question = head, dict(wanted)
-        asked, answer = self._answers.get(since, (None, {}))
-        if asked == question:  # of a suspended repository, which records no cause
+        former, answer = self._answers.get(since, (None, {}))
+        if former == question:  # of a suspended repository, which records no cause
             return answer
         try:
             commits = await self._source.line(since, head, most + 1)

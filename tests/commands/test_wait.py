@@ -15,7 +15,7 @@ from gitops_ds.commands import rollout_waiter, wait, watched_agents
 from gitops_ds.commands.rollout_waiter import RolloutListener
 from gitops_ds.commands.wait import WaitOptions
 from gitops_ds.deployer import source_status_store, state_store
-from gitops_ds.fleet import agents
+from gitops_ds.fleet import agent_json, agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
 from gitops_ds.model.deployer_state import DeployerState
@@ -220,7 +220,7 @@ async def test_a_viewer_without_a_right_to_nodes_gets_the_counts_of_the_daemonse
             HealthState.HEALTHY,
             "all 3 pods are available",
         )
-        assert (agent.counts.desired, len(agents.nodes(agent))) == (3, 3)
+        assert (agent.counts.desired, len(agent_json.nodes(agent))) == (3, 3)
         assert len(messages) == 1
         assert "nodes" in messages[0]
 

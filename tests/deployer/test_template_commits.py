@@ -16,6 +16,7 @@ from gitops_ds.commands import history as history_command
 from gitops_ds.commands import service_requests, wait
 from gitops_ds.commands.wait import WaitOptions
 from gitops_ds.deployer import state_store
+from gitops_ds.fleet import agent_json
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
@@ -140,14 +141,14 @@ async def surfaces(scene: Scene, *, returns: bool = False) -> dict[str, Any]:
         "state": state.causes[agent.key].commit,
         "history": agent.commit_of(newest),
         "get": fleet_agents.commit_of(agent),
-        "json": fleet_agents.as_json(agent)["commit"],
+        "json": agent_json.as_json(agent)["commit"],
     }
     if agent.rollout is not None:
         shown["status"] = agent.rollout.target.commit
         shown["revision"] = names_commit(newest.raw["metadata"]["annotations"])
     on_newest = [pod for pod in agent.seen.pods if pod.hash == newest.hash]
     if on_newest:
-        entries = fleet_agents.nodes(agent)
+        entries = agent_json.nodes(agent)
         pods = {pod.name for pod in on_newest}
         (shown["trace"],) = {one["commit"] for one in entries if one["pod"] in pods}
     events = [one for one in scene.events if getattr(one, "daemonset", None) == agent.key]
@@ -299,8 +300,8 @@ def test_a_template_of_a_person_has_no_commit_and_its_correction_the_one_of_git(
         agent = await agent_of(world)
         assert agent.current is not None
         assert agent.commit_of(agent.current) == ""
-        assert (fleet_agents.commit_of(agent), fleet_agents.as_json(agent)["commit"]) == ("", "")
-        assert {one["commit"] for one in fleet_agents.nodes(agent)} == {""}
+        assert (fleet_agents.commit_of(agent), agent_json.as_json(agent)["commit"]) == ("", "")
+        assert {one["commit"] for one in agent_json.nodes(agent)} == {""}
         entries = await history_command.history(agent, None)
         assert [one["commit"] for one in entries][-2:] == [good, ""]
         options = WaitOptions("ds/agent", commit=good, seconds=10.0)

@@ -13,7 +13,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.fleet import agent_healths, agents, reporter
+from gitops_ds.fleet import agent_healths, agent_json, agents, reporter
 from gitops_ds.fleet.reporter import PodCreateFailureWatcher
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.cluster import Listing, Selection
@@ -181,4 +181,4 @@ async def test_the_command_line_agrees_with_the_service() -> None:
         )
         assert looked.health.state is HealthState.DEGRADED
         assert "exceeded quota" in looked.health.message
-        assert {entry["reason"] for entry in agents.nodes(looked)} == {"Refused"}
+        assert {entry["reason"] for entry in agent_json.nodes(looked)} == {"Refused"}

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from gitops_ds import errors
 from gitops_ds.cli.output import table
-from gitops_ds.fleet import agents, health, reporter
+from gitops_ds.fleet import agent_json, agents, health, reporter
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EVERYTHING, Listing, Selection
@@ -62,7 +63,7 @@ def surfaces(agent: Agent) -> dict[str, str]:
     return page | {
         "status": table.agent(agent, agent.seen.now, nodes=False).partition("On hold: ")[2],
         "get": table.fleet([agent], agent.seen.now, wide=True),
-        "JSON": json.dumps(agents.as_json(agent)["hold"]),
+        "JSON": json.dumps(agent_json.as_json(agent)["hold"]),
     }
 
 
@@ -84,7 +85,7 @@ def test_each_hold_is_on_each_surface(kind: HoldKind) -> None:
     assert ["canary", "held", "0/2", *REASON.split(), until] in map(str.split, lines)
     assert table.fleet([agent], agent.seen.now).split()[-3:] == ["canary", "(held)", "Progressing"]
     expected = {"reason": REASON, "until": until, "kind": kind.value}
-    document = agents.as_json(agent)
+    document = agent_json.as_json(agent)
     assert document["hold"] == document["rollout"]["hold"] == expected
     assert document["rollout"]["stages"][0]["waitsFor"] == expected
     assert metric(agent) == kind.value
@@ -152,8 +153,8 @@ def test_each_kind_is_decided_and_each_hold_has_a_kind() -> None:
 
 
 class Lists:
-    """A cluster that only lists the objects of a world, and a pod that is not of a DaemonSet on
-    each node.
+    """A cluster with the objects of a world only, and a pod that is not of a DaemonSet on each
+    node.
     """
 
     def __init__(self, world: RolloutWorld) -> None:
@@ -167,6 +168,9 @@ class Lists:
 
     async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
         return Listing(tuple(self.objects.get(resource, ())), "1")
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Body:
+        raise errors.NotFound(f"{resource.plural} {namespace}/{name}")
 
 
 def pod(name: str, node: str) -> Body:

@@ -11,7 +11,7 @@ import jsonschema
 
 from gitops_ds.apimachinery import daemonsets, timestamps
 from gitops_ds.cli.output import table
-from gitops_ds.fleet import agents
+from gitops_ds.fleet import agent_json
 from gitops_ds.model import names
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.rollouts.staged_rollout import NodeStep
@@ -35,7 +35,7 @@ def shown(there: Watched) -> list[str]:
 
 def document(there: Watched) -> dict[str, Any]:
     """The DaemonSet's item of `get -o json`, which matches the schema."""
-    item = agents.as_json(there.agent())
+    item = agent_json.as_json(there.agent())
     head = {"apiVersion": names.API_VERSION, "kind": "DaemonSetStatusList"}
     jsonschema.validate({**head, "items": [item]}, SCHEMA)
     return item

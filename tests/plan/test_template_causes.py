@@ -54,11 +54,11 @@ def search(
     history: BranchLine, cause: WantedCause, templates: Mapping[int, str]
 ) -> tuple[set[int], TemplateCause]:
     """The numbers of the commits that are rendered, and the record."""
-    causes, asked = {AGENT: cause}, dict[int, str]()
-    while missing := template_causes.to_render(history, causes, rendered(asked)):
+    causes, known = {AGENT: cause}, dict[int, str]()
+    while missing := template_causes.to_render(history, causes, rendered(known)):
         new = {number: templates[number] for number in (int(one, 16) for one in missing)}
-        asked |= new
-    return set(asked), template_causes.found(history, causes, rendered(asked))[AGENT]
+        known |= new
+    return set(known), template_causes.found(history, causes, rendered(known))[AGENT]
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_the_commit_of_a_template_is_the_one_that_changed_it(
     expected: int,
     commits: tuple[int, ...],
 ) -> None:
-    asked, found = search(history, cause, templates)
-    assert asked == templates.keys()
+    searched, found = search(history, cause, templates)
+    assert searched == templates.keys()
     assert (found.source, found.exact) == ("H", True)
     assert (found.commit, found.author) == (id(expected), f"Author {expected}")
     assert found.subject == f"Change {expected}"

@@ -52,10 +52,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "a watch that fails while lists work is retried indefinitely, without a list": {
         "gitops_ds.client.informer": (
-            (
-                "    if (broken or ended.silent_for >= LONGEST_SILENCE) and "
-                "(not isinstance(ended.error, Expired)):"
-            ),
+            "    if (broken or silent) and (not isinstance(ended.error, Expired)):",
             "    if False:",
         ),
     },
@@ -185,7 +182,7 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
             "if pod.restarts > gate.restarts:",
             "if gate is not None and (not (touched.rebooted and is_starting)):",
             "if gate is not None:",
-            "if pod.waits:\n            return False",
+            "if pod.waits or not (pod.ready or self._lost_readiness):\n            return False",
             "if True:\n            return False",
         )
     },

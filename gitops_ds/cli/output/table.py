@@ -11,6 +11,7 @@ import msgspec
 
 from gitops_ds.apimachinery import request_costs, timestamps
 from gitops_ds.commands.node_work import NodeWork
+from gitops_ds.fleet import agent_json
 from gitops_ds.fleet import agents as fleets
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.cluster_reports import ClusterRow
@@ -173,7 +174,7 @@ def agent(one: Agent, now: float, *, nodes: bool, headers: bool = True) -> str:
         text += "\n" + rollout(one.rollout)
     elif one.hold is not None:
         text += _line(f"On hold: {one.hold.text}")
-    entries = fleets.nodes(one)
+    entries = agent_json.nodes(one)
     if not nodes:
         # the nodes of later stages are in the table of stages
         entries = [

@@ -292,13 +292,9 @@ def _causes(prepared: PreparedPlan, settled: Set[Key]) -> Mapping[Key, TemplateC
         is_same = known is not None and known.source == cause.source
         is_applied = known is not None and is_same and known.is_applied
         head = known.head if known is not None and is_applied else prepared.plan.commit or ""
-        if history is None:
-            is_applied |= key in settled
-        else:
-            of_history = (history.target, history.proof)
-            is_applied |= key in settled and cause.source in {
-                one.source for one in of_history if one is not None
-            }
+        records = (history.target, history.proof) if history is not None else ()
+        staged = {record.source for record in records if record is not None}
+        is_applied |= key in settled and (not staged or cause.source in staged)
         causes[key] = replace(cause, is_applied=is_applied, head=head)
     return causes
 

@@ -87,8 +87,8 @@ def completed(
 def wanted(
     bundle: Bundle, state: DeployerState, live: Live, lost: Set[CommitId] = frozenset()
 ) -> Mapping[Key, WantedCause]:
-    """The DaemonSets whose template has no record; a record of a `lost` commit, which left the
-    branch, is none.
+    """The DaemonSets whose template has no record; one of a `lost` commit, which left the branch,
+    does not count.
     """
     missing, recorded = {}, known(bundle, state)
     for manifest in _from_git(bundle):
