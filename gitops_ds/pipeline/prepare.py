@@ -9,7 +9,7 @@ import msgspec
 from gitops_ds.apimachinery import node_pools
 from gitops_ds.checks.engine import check
 from gitops_ds.checks.engine.contexts import ChangeSides, ClusterContext
-from gitops_ds.checks.schema.error_messages import TYPE
+from gitops_ds.checks.schema.error_messages import MISSING, TYPE, UNKNOWN, VALUE
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Census, Live
 from gitops_ds.model.objects import Digest
@@ -17,8 +17,11 @@ from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.render import bundle as rendering
+from gitops_ds.render.rollout_policy import IMPOSSIBLE
 from gitops_ds.telemetry import spans
 from gitops_ds.yaml.documents import AMBIGUOUS
+
+_OF_SCHEMA = frozenset((UNKNOWN, TYPE, MISSING, VALUE))
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -76,7 +79,7 @@ def prepare(
     with spans.span("check"):
         every = (*reported, *check.check(bundle, snapshot, fleet, files=files, advice=advice))
         shown = (one for one in every if advice or one.refused)
-        findings = dict.fromkeys(_without_contradictions(shown))
+        findings = dict.fromkeys(without_repetitions(shown))
     blamed = {finding.object for finding in findings}
     clean = frozenset(
         manifest.digest for key, manifest in bundle.manifests.items() if key not in blamed
@@ -84,11 +87,20 @@ def prepare(
     return Prepared(bundle, tuple(sorted(findings, key=_order)), fleet, clean)
 
 
-def _without_contradictions(findings: Iterable[Finding]) -> list[Finding]:
-    """Without the ambiguity of a scalar (`0644`: 420 or "0644") that the type of its field ends."""
+def without_repetitions(findings: Iterable[Finding]) -> list[Finding]:
+    """One finding for a mistake: without the ambiguity of a scalar (`0644`: 420 or "0644") that the
+    type of its field ends, and without the rollout policy that can't be read because of a finding
+    in its file.
+    """
     every = list(findings)
     typed = {one.place for one in every if one.rule == TYPE}
-    return [one for one in every if one.rule != AMBIGUOUS or one.place not in typed]
+    misread = {one.place.file for one in every if one.place and one.rule in _OF_SCHEMA}
+    return [
+        finding
+        for finding in every
+        if not (finding.rule == AMBIGUOUS and finding.place in typed)
+        and not (finding.rule == IMPOSSIBLE and finding.place and finding.place.file in misread)
+    ]
 
 
 def compared(sides: ChangeSides, head: Prepared, snapshot: SourceTree) -> Prepared:

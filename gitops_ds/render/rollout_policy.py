@@ -113,7 +113,7 @@ def _depth(value: Any, path: Sequence[str | int]) -> int:
     return len(path)
 
 
-_UNKNOWN, _IMPOSSIBLE = "DS802", "DS808"
+_UNKNOWN, IMPOSSIBLE = "DS802", "DS808"
 _BUILT_IN = ("pods", "nodes")
 _MEASURED = ("prometheus", "webhook", "memoryOfLimit", "neighbours")
 _NODES = "$nodes"
@@ -168,7 +168,7 @@ def problems_of(
         policy = rollout_policy.decode(document)
     except ValueError as error:
         at: Path = ("stages",) if "stages" in document else ()
-        yield PolicyProblem(_IMPOSSIBLE, at, str(error))
+        yield PolicyProblem(IMPOSSIBLE, at, str(error))
         return
     for number, stage in enumerate(policy.stages):
         yield from _of_stage(policy, stage, ("stages", number), around)
@@ -181,7 +181,7 @@ def problems_of(
     for number, after in enumerate(policy.after):
         path: Path = ("after", number, "agent")
         if after.agent == agent:
-            yield PolicyProblem(_IMPOSSIBLE, path, f"{agent} waits for itself")
+            yield PolicyProblem(IMPOSSIBLE, path, f"{agent} waits for itself")
         elif after.agent not in around.agents:
             hint = layout.did_you_mean(after.agent, around.agents)
             yield PolicyProblem(_UNKNOWN, path, f"there is no agents/{after.agent}/{hint}")
@@ -207,17 +207,17 @@ def _of_stage(
             yield PolicyProblem(_UNKNOWN, (*path, "where", "pool"), message)
     if stage.where is not None and not unknown and _is_empty(stage, around):
         message = f"no declared node of any cluster is in stage {stage.name}: change or remove it"
-        yield PolicyProblem(_IMPOSSIBLE, (*path, "where"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "where"), message)
     if stage.until != Stage("").until and stage.nodes_when != "idle":
         message = "until has no effect without nodesWhen: idle: add it, or remove until"
-        yield PolicyProblem(_IMPOSSIBLE, (*path, "until"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "until"), message)
     if stage.soak_between and not stage.one_at_a_time:
         message = "soakBetween has no effect without oneAtATime: add it, or remove soakBetween"
-        yield PolicyProblem(_IMPOSSIBLE, (*path, "soakBetween"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "soakBetween"), message)
     if stage.name == REST and (stage.where or stage.nodes):
         key = "where" if stage.where else "nodes"
         message = f"{REST} takes every node that no other stage names: name the stage differently"
-        yield PolicyProblem(_IMPOSSIBLE, (*path, key), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, key), message)
 
 
 def _is_empty(stage: Stage, around: PolicySurroundings) -> bool:
@@ -239,11 +239,11 @@ def _of_limits(policy: RolloutPolicy) -> Iterator[PolicyProblem]:
     for name, share in shares:
         if share is not None and not share.amount:
             message = f"with a limit of {share} no node is ever updated: set at least 1"
-            yield PolicyProblem(_IMPOSSIBLE, ("limits", "atRisk", name), message)
+            yield PolicyProblem(IMPOSSIBLE, ("limits", "atRisk", name), message)
     ready = policy.gate("pods").ready_within
     if "pods" in policy.gates and ready > policy.progress.per_node:
         message = "readyWithin is longer than progress.perNode, which fails the node before"
-        yield PolicyProblem(_IMPOSSIBLE, ("gates", "pods", "readyWithin"), message)
+        yield PolicyProblem(IMPOSSIBLE, ("gates", "pods", "readyWithin"), message)
 
 
 def _of_gate(name: str, gate: Gate, document: Mapping[str, Any]) -> Iterator[PolicyProblem]:
@@ -253,27 +253,27 @@ def _of_gate(name: str, gate: Gate, document: Mapping[str, Any]) -> Iterator[Pol
     measured = [key for key in _MEASURED if key in document]
     if gate.prometheus and not bounds:
         message = "the query has no bound: set below, above or compare"
-        yield PolicyProblem(_IMPOSSIBLE, (*path, "prometheus"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "prometheus"), message)
     elif gate.prometheus and "compare" in bounds and gate.compare == GateComparison():
         message = "compare names nothing to compare with: set before or control"
-        yield PolicyProblem(_IMPOSSIBLE, (*path, "compare"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "compare"), message)
     elif not gate.prometheus and bounds:
         message = f"{bounds[0]} has no effect without a query: set prometheus"
-        yield PolicyProblem(_IMPOSSIBLE, (*path, bounds[0]), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, bounds[0]), message)
     elif name not in _BUILT_IN and not measured:
         message = f"gate {name} measures nothing: set prometheus or webhook"
-        yield PolicyProblem(_IMPOSSIBLE, path, message)
+        yield PolicyProblem(IMPOSSIBLE, path, message)
     if gate.compare.control is not None and _NODES not in gate.prometheus:
         message = (
             f"control has no effect: the query is the same for untouched nodes without {_NODES}"
         )
-        yield PolicyProblem(_IMPOSSIBLE, (*path, "compare"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "compare"), message)
     if name != "nodes" and "conditions" in document:
         message = "conditions has no effect outside of the gate nodes: move it there"
-        yield PolicyProblem(_IMPOSSIBLE, (*path, "conditions"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "conditions"), message)
     if gate.below is not None and gate.above is not None and gate.below <= gate.above:
         message = f"no value is below {gate.below:g} and above {gate.above:g}"
-        yield PolicyProblem(_IMPOSSIBLE, (*path, "below"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "below"), message)
     yield from _of_measurement(path, gate, document, measured)
 
 
@@ -286,25 +286,25 @@ def _of_measurement(
     for key in ("for", "noData"):
         if key in document and not measured and path[-1] in _BUILT_IN:
             message = f"{key} has no effect without a measurement: set {' or '.join(_MEASURED)}"
-            yield PolicyProblem(_IMPOSSIBLE, (*path, key), message)
+            yield PolicyProblem(IMPOSSIBLE, (*path, key), message)
     if "dataOf" in document and _NODES not in gate.prometheus and gate.memory_of_limit is None:
         message = f"dataOf has no effect: the gate has neither memoryOfLimit nor {_NODES}"
-        yield PolicyProblem(_IMPOSSIBLE, (*path, "dataOf"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "dataOf"), message)
     if gate.webhook is not None and gate.webhook.timeout > _MOST_SECONDS:
         message = f"a webhook has at most {_MOST_SECONDS:g} seconds to answer"
-        yield PolicyProblem(_IMPOSSIBLE, (*path, "webhook", "timeout"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "webhook", "timeout"), message)
     if gate.no_data == "fail" and measured and not gate.for_:
         message = "a new pod has no data before its first scrape: set for, longer than that"
-        yield PolicyProblem(_IMPOSSIBLE, (*path, "noData"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "noData"), message)
 
 
 def _of_windows(policy: RolloutPolicy) -> Iterator[PolicyProblem]:
     for name, window in policy.windows.items():
         if problem := cron_windows.problem_of_year(window):
-            yield PolicyProblem(_IMPOSSIBLE, ("windows", name, "cron"), problem)
+            yield PolicyProblem(IMPOSSIBLE, ("windows", name, "cron"), problem)
         elif not window.length:
             message = "a window of no length is never open"
-            yield PolicyProblem(_IMPOSSIBLE, ("windows", name, "length"), message)
+            yield PolicyProblem(IMPOSSIBLE, ("windows", name, "length"), message)
 
 
 def _of_freeze(freeze: Freeze, path: Path) -> Iterator[PolicyProblem]:
@@ -313,7 +313,7 @@ def _of_freeze(freeze: Freeze, path: Path) -> Iterator[PolicyProblem]:
         try:
             days.append(date.fromisoformat(text))
         except ValueError:
-            yield PolicyProblem(_IMPOSSIBLE, (*path, key), f"{text} is not a day of the calendar")
+            yield PolicyProblem(IMPOSSIBLE, (*path, key), f"{text} is not a day of the calendar")
     if len(days) > 1 and days[1] < days[0]:
         message = f"the freeze ends on {freeze.to}, before it begins on {freeze.from_}"
-        yield PolicyProblem(_IMPOSSIBLE, (*path, "to"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "to"), message)

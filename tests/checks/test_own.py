@@ -9,7 +9,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from gitops_ds.checks.schema import repository_files
+from gitops_ds.commands.check import model
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.pipeline import prepare
 from gitops_ds.yaml import parser
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
@@ -257,3 +259,17 @@ def test_schemas_are_valid_closed_and_described(file: Path) -> None:
         for one in missing
         if not re.search(r"patches|anyOf|/old|/new|/object$", f"{file.name}{one}")
     ] == []
+
+
+def test_a_rollout_policy_with_wrong_values_has_one_finding_for_each_mistake() -> None:
+    policy = b"stages:\n- name: canary\n  approval: yes\n- name: rest\nsoak: 3m\n"
+    files = {"agents/a/rollout.yaml": policy} | {f"clusters/{one}.yaml": b"{}\n" for one in "xy"}
+    tree = SourceTree(None, {PurePosixPath(name): data for name, data in files.items()})
+    prepared = [
+        prepare.prepare(tree, cluster=name, files=not number) for number, name in enumerate("xy")
+    ]
+    found = model.together(prepared, ())
+    assert [(one.rule, one.place and one.place.line) for one in found if one.place] == [
+        ("DS004", 3),
+        ("DS003", 5),
+    ]

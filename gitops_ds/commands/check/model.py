@@ -11,7 +11,7 @@ from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
 from gitops_ds.model.sources.source_tree import NO_RESULTS, CachedResults, SourceTree
 from gitops_ds.model.values import replace
-from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.pipeline.prepare import Prepared, without_repetitions
 
 if TYPE_CHECKING:
     from gitops_ds.client.connect import Connection
@@ -106,6 +106,6 @@ def together(prepared: Sequence[Prepared], more: Sequence[Finding]) -> tuple[Fin
     return tuple(
         dict.fromkeys(
             finding if finding.object and several else finding.on_cluster("")
-            for finding in findings
+            for finding in without_repetitions(findings)
         )
     )
