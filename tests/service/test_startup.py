@@ -17,6 +17,7 @@ from gitops_ds.deployer.owner_identity import FoundOwner
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.duration import Duration
+from gitops_ds.model.events.deployer import ReconcileFailed
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.model.sources.source_status import Condition
@@ -45,29 +46,34 @@ class Attempts:
         return [after - before for before, after in itertools.pairwise(self.times)]
 
 
-class _Unreachable(GitSource):
-    """A repository whose server refuses each connection."""
+REFUSED = errors.SourceUnreachable("the server refuses the connection")
+
+
+class _Failing(GitSource):
+    """A repository without a readable commit."""
 
     attempts: Attempts
+    error: errors.SourceError
 
     async def newest(self) -> CommitId:
         self.attempts.times.append(asyncio.get_running_loop().time())
-        raise errors.SourceUnreachable("the server refuses the connection")
+        raise self.error
 
 
 @contextlib.asynccontextmanager
 async def starting(
-    cache: Path, interval: float, retry: float
+    cache: Path, interval: float, retry: float, error: errors.SourceError = REFUSED
 ) -> AsyncIterator[tuple[Startup, Attempts]]:
     """A start whose attempts fail, with its intervals in seconds; it is stopped afterwards."""
     settings = RepositorySettings(URL, interval=Duration(interval), retry_interval=Duration(retry))
     attempts = Attempts()
     where = address.parse(URL)
     async with SimulatedCluster() as cluster, Repository(where, cache) as repository:
-        context = ServiceContext(Service(), cluster, cluster, attempts.events.append, at_desk=False)
+        service = Service(repositories=(settings,))
+        context = ServiceContext(service, cluster, cluster, attempts.events.append, at_desk=False)
         preparing = prepare_process.Preparing(memory.here())
-        source = _Unreachable(repository, settings, "", preparing)
-        source.attempts = attempts
+        source = _Failing(repository, settings, "", preparing)
+        source.attempts, source.error = attempts, error
         startup = Startup(context, settings, where)
         running = asyncio.create_task(startup.run(source, lambda: True))
         try:
@@ -184,3 +190,15 @@ async def test_a_stop_ends_the_wait(tmp_path: Path) -> None:
         await asyncio.sleep(10)
     assert asyncio.get_running_loop().time() == 10.0
     assert len(attempts.times) == 1
+
+
+async def test_the_only_repository_is_read_again_until_it_has_its_first_commit(
+    tmp_path: Path,
+) -> None:
+    empty = errors.RevisionUnknown(f"{URL} has no commit yet: push a first one")
+    async with starting(tmp_path, 60.0, 5.0, empty) as (_, attempts):
+        await asyncio.sleep(60)
+    assert len(attempts.times) > 3
+    (failed,) = attempts.events
+    assert isinstance(failed, ReconcileFailed)
+    assert "push a first one" in failed.text()

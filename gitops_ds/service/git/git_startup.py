@@ -107,7 +107,9 @@ class Startup:
         return None
 
     def _is_final(self, error: errors.GitopsError) -> bool:
-        return len(self._context.service.repositories) == 1 and not error.retryable
+        """Whether a retry cannot help; a push can create a missing branch."""
+        helps = error.retryable or isinstance(error, errors.RevisionUnknown)
+        return len(self._context.service.repositories) == 1 and not helps
 
     async def _newest_or_applied(self, source: GitSource) -> FoundOwner:
         """The owner by the newest trusted commit; if Git does not return it, by the last applied
