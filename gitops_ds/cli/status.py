@@ -31,7 +31,11 @@ class StatusArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonA
 
 @click.command()
 @click.argument("name", required=False, shell_complete=candidates.daemonsets)
-@options.option("--nodes", is_flag=True, help="One line per node.")
+@options.option(
+    "--nodes",
+    is_flag=True,
+    help="One line per node, and the nodes that get no pod, with the reason.",
+)
 @options.option("-w", "--watch", is_flag=True, help="Print again after each change.")
 @list_options.scope
 @list_options.no_headers

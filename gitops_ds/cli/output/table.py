@@ -11,14 +11,14 @@ import msgspec
 
 from gitops_ds.apimachinery import request_costs, timestamps
 from gitops_ds.commands.node_work import NodeWork
-from gitops_ds.fleet import agent_json
+from gitops_ds.fleet import agent_json, excluded_nodes
 from gitops_ds.fleet import agents as fleets
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import plain_text
 from gitops_ds.model.objects import short
-from gitops_ds.model.plain_text import counted
+from gitops_ds.model.plain_text import counted, listed
 from gitops_ds.model.rollouts.staged_rollout import StageProgress
 
 HEAD = [
@@ -175,7 +175,11 @@ def agent(one: Agent, now: float, *, nodes: bool, headers: bool = True) -> str:
     elif one.hold is not None:
         text += _line(f"On hold: {one.hold.text}")
     entries = agent_json.nodes(one)
-    if not nodes:
+    if nodes:
+        for reason, excluded in excluded_nodes.by_reason(one.seen).items():
+            where = f"No pod on {counted(len(excluded), 'node')}, {reason}"
+            text += _line(f"{where}: {listed(excluded, PROBLEM_ROWS)}")
+    else:
         # the nodes of later stages are in the table of stages
         entries = [
             e for e in entries if e["reason"] and not (one.rollout and e["blame"] == "unknown")
