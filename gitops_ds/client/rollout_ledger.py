@@ -39,31 +39,34 @@ _REFUSAL = ".refusal"  # the end of the key of a message; it begins with the UID
 
 async def read(cluster: ClusterReader, namespace: str) -> Digests | None:
     """The stored digests, None without the ConfigMap. Raises ClusterError."""
-    try:
-        body = await cluster.get(CONFIG_MAP, namespace, CONFIG_MAP_NAME)
-    except errors.NotFound:
-        return None
-    data = body.get("data") or {}
-    return {
-        key: frozenset(str(text).split())
-        for key, text in data.items()
-        if not key.endswith(_REFUSAL)
-    }
+    data = await _data(cluster, namespace)
+    return None if data is None else _digests_in(data)
 
 
 async def refusals(cluster: ClusterReader, namespace: str) -> Mapping[str, str]:
     """By the UID of a target revision, why the API server refuses the record of its rollout. Raises
     ClusterError.
     """
+    return _refusals_in(await _data(cluster, namespace) or {})
+
+
+async def _data(cluster: ClusterReader, namespace: str) -> Mapping[str, str] | None:
     try:
         body = await cluster.get(CONFIG_MAP, namespace, CONFIG_MAP_NAME)
     except errors.NotFound:
-        return {}
-    data = body.get("data") or {}
+        return None
+    return {key: str(text) for key, text in (body.get("data") or {}).items()}
+
+
+def _digests_in(data: Mapping[str, str]) -> Digests:
     return {
-        key.removesuffix(_REFUSAL): str(text)
-        for key, text in data.items()
-        if key.endswith(_REFUSAL)
+        key: frozenset(text.split()) for key, text in data.items() if not key.endswith(_REFUSAL)
+    }
+
+
+def _refusals_in(data: Mapping[str, str]) -> dict[str, str]:
+    return {
+        key.removesuffix(_REFUSAL): text for key, text in data.items() if key.endswith(_REFUSAL)
     }
 
 
@@ -83,10 +86,9 @@ class RolloutLedger:
 
     async def begin(self) -> None:
         """Reads the digests before the first decision of a leader. Raises ClusterError."""
-        stored = await read(self._cluster, self._namespace)
-        if stored is None:
-            stored = await self._adopt()
-        self._refusals = dict(await refusals(self._cluster, self._namespace))
+        data = await _data(self._cluster, self._namespace)
+        stored = await self._adopt() if data is None else _digests_in(data)
+        self._refusals = _refusals_in(data or {})
         self._shown = {attested_records.uid_of(key) for key in stored}
         self._known = dict(stored)
 

@@ -286,11 +286,8 @@ def body(namespace: str, status: SourceStatus) -> dict[str, Any]:
         "looked": timestamps.text(status.looked) if status.looked else "",
     }
     stored = msgspec.to_builtins(status)
-    for key in (
-        "beside",
-        "elsewhere",
-        "refused",
-    ):  # an earlier version reads no status with other keys
+    # An earlier version reads no status with other keys.
+    for key in ("beside", "elsewhere", "refused"):
         if not stored[key]:
             del stored[key]
     whole = orjson.dumps(stored, option=orjson.OPT_SORT_KEYS).decode()

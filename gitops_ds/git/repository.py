@@ -197,6 +197,14 @@ class Repository:
         """Whether one fetched commit is in the history of another, or is that one."""
         return await self._run(object_reader.is_ancestor, ancestor, descendant)
 
+    async def contained(
+        self, descendant: CommitId, commits: Collection[CommitId]
+    ) -> frozenset[CommitId]:
+        """Those of some fetched commits that are in the history of another, or are that one."""
+        return frozenset(
+            [commit for commit in commits if await self.is_ancestor(commit, descendant)]
+        )
+
     async def merge_base(self, one: CommitId, other: CommitId) -> CommitId | None:
         """The best common ancestor of two fetched commits; None without one."""
         return await self._run(object_reader.merge_base, one, other)

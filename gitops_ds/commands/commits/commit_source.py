@@ -30,7 +30,7 @@ def causes(repository: Repository, path: str, cluster: str, namespace: str) -> C
 
     async def contained(head: CommitId, commits: Set[CommitId]) -> Set[CommitId]:
         await repository.fetch(head)
-        return {commit for commit in commits if await repository.is_ancestor(commit, head)}
+        return await repository.contained(head, commits)
 
     async def line(since: CommitId | None, head: CommitId, limit: int) -> Sequence[BranchCommit]:
         await repository.fetch(head)

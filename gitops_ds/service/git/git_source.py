@@ -50,7 +50,7 @@ class GitSource:
         self._clean: Mapping[str, Set[Digest]] = {}
         self._newest: CommitId | None = None
         self.causes = CauseFinder(
-            CommitSource(self._line, self._render, self._contained, settings.path)
+            CommitSource(self._line, self._render, repository.contained, settings.path)
         )
 
     @property
@@ -103,9 +103,6 @@ class GitSource:
         if since is not None:
             await self.repository.fetch(since)
         return await self.repository.line(since, head, limit)
-
-    async def _contained(self, head: CommitId, commits: Set[CommitId]) -> Set[CommitId]:
-        return {one for one in commits if await self.repository.is_ancestor(one, head)}
 
     async def _render(self, commits: Sequence[CommitId]) -> Mapping[CommitId, RenderedCommit]:
         job = replace(self._job(commits[0]), rendered=tuple(commits), clean={})
