@@ -94,8 +94,8 @@ async def test_a_missing_daemonset_is_reported_without_a_commit_and_awaited_with
         with pytest.raises(errors.NoMatch, match="absent"):
             await attend(there, name="ds/absent")
         words = (
-            'not done after 20 seconds: not created yet (daemonsets.apps "absent" not found: did you '
-            f'mean "agent"?); waits for commit {NEW[:12]}'
+            'not done after 20 seconds: not created yet (daemonsets.apps "absent" not found: did '
+            f'you mean "agent"?); waits for commit {NEW[:12]}'
         )
         with pytest.raises(errors.TimedOut) as raised:
             await attend(there, name="ds/absent", commit=NEW, seconds=20)

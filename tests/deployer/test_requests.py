@@ -56,7 +56,7 @@ async def answered(scene: Scene, value: str) -> str:
     return annotations[names.OUTCOME]
 
 
-def test_the_hash_of_a_plan_is_no_abbreviated_commit() -> None:
+def test_an_abbreviated_commit_approves_no_plan() -> None:
     state = DeployerState(last_good=CommitId("a" * 40), last_attempted=CommitId("b" * 40))
     service_requests.refuse_commit(state, "c" * 16)
     service_requests.refuse_commit(state, "a" * 16 + "-3")

@@ -158,9 +158,7 @@ NOT_SIGNED = "it has no signature of an approver"
         ("branch", ""),
     ],
 )
-def test_no_other_commit_approves_and_one_for_the_stage_is_reported(
-    scene: Scene, case: str, flaw: str
-) -> None:
+def test_no_other_commit_approves(scene: Scene, case: str, flaw: str) -> None:
     value, signer = f"infra/agent/gpu {scene.stage.commit}", scene.ada.config()
     text = message(value)
     match case:

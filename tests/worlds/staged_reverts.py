@@ -49,7 +49,9 @@ class Branch:
         """Every commit is here."""
 
     async def info(self, commit: CommitId) -> CommitInfo:
-        return self.tree(commit).commit
+        tree = self.tree(commit)
+        assert tree.commit is not None
+        return tree.commit
 
     def tree(self, commit: CommitId) -> SourceTree:
         if (revert := self.reverts.get(commit)) is not None:
@@ -67,7 +69,8 @@ class Branch:
     def changes(self, commit: CommitId) -> dict[PurePosixPath, tuple[bytes | None, bytes | None]]:
         """The files that a commit changes, each before and after."""
         tree = self.tree(commit)
-        before = self.tree(tree.commit.parents[0]).files if tree.commit.parents else {}
+        parents = tree.commit.parents if tree.commit is not None else ()
+        before = self.tree(parents[0]).files if parents else {}
         pairs = {name: (before.get(name), tree.files.get(name)) for name in {*before, *tree.files}}
         return {name: pair for name, pair in sorted(pairs.items()) if pair[0] != pair[1]}
 
