@@ -108,7 +108,7 @@ class _Look(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _FoundApproval(msgspec.Struct, frozen=True):
     """The approval of a stage, None without one; and the message about commits that do not
     count.
     """
@@ -178,7 +178,7 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         the commits that do not count, each with its reason. Raises GitopsError.
         """
         context, known = self._context, self._derived.get(_id(stage))
-        found = _Found(known) if known is not None else await self._find(stage)
+        found = _FoundApproval(known) if known is not None else await self._find(stage)
         approval = found.approval
         text = applied_rollouts.annotation(stage, approval)
         if (approval is not None and applied_rollouts.present(stage) != (approval,)) or (
@@ -199,7 +199,7 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
             context.emit(StageApproved(*about, approval.text))
         return "" if approval is not None else found.ignored
 
-    async def _find(self, stage: WaitingStage) -> _Found:
+    async def _find(self, stage: WaitingStage) -> _FoundApproval:
         approvers = applied_rollouts.approvers_of(stage, self._approvers)
         if not approvers:
             raise errors.Refused(
@@ -211,10 +211,12 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
             found = replace(found, approval=await self._context.reviews(stage, approvers))
         return found
 
-    async def _by_commit(self, stage: WaitingStage, approvers: tuple[Approver, ...]) -> _Found:
+    async def _by_commit(
+        self, stage: WaitingStage, approvers: tuple[Approver, ...]
+    ) -> _FoundApproval:
         """The approval by a signed commit of the followed branch."""
         if not any(one.keys for one in approvers) or not stage.commit:
-            return _Found()
+            return _FoundApproval()
         repository, settings = self._context.repository, self._context.settings
         tip = await repository.tip(git_source.revision_of(settings))
         await repository.fetch(tip)
@@ -230,11 +232,11 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
                 ):
                     by = signed.signer or signed.key
                     how = f"commit {short(commit.id)}"
-                    return _Found(applied_rollouts.approval(stage, approver, by, how))
+                    return _FoundApproval(applied_rollouts.approval(stage, approver, by, how))
                 flaw = "it has no signature of an approver"
             if flaw is not None:
                 flaws[commit.id] = flaw
-        return _Found(ignored=applied_rollouts.ignored_approvals(flaws, stage))
+        return _FoundApproval(ignored=applied_rollouts.ignored_approvals(flaws, stage))
 
 
 def _flaw(commit: ApprovalCommit, stage: WaitingStage) -> str | None:
