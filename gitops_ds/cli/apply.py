@@ -68,6 +68,7 @@ class ApplyArgs(options.RepositoryArgs, options.ConnectionArgs, options.CommonAr
     "--approve",
     metavar="HASH",
     default="",
+    callback=lambda _, __, value: options.plan_hash(value),
     help="The hash of a plan that is approved to delete more than the guards allow.",
 )
 @options.output("text", "json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,12 +21,7 @@ _AGENTS = ("ds/", "daemonset/", "daemonsets/", "ds.apps/", "daemonset.apps/", "d
 
 
 def _what(_: click.Context, __: click.Parameter, value: str) -> str:
-    if not value.startswith(_AGENTS) and not re.fullmatch("[0-9a-f]{8,64}(-[0-9]{1,9})?", value):
-        raise click.BadParameter(
-            f"{value!r} is not the hash of a plan: `gitops-ds plan` and the log print it; a stage "
-            "of a rollout is approved with ds/NAME STAGE"
-        )
-    return value
+    return value if value.startswith(_AGENTS) else options.plan_hash(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +120,7 @@ async def _approve(args: ApproveArgs) -> int:
     async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
         from gitops_ds.commands import service_requests as service
 
+        service.refuse_commit(target.state, args.what)
         body = await service.annotate(
             cluster, where, target.id, lambda _: {names.APPROVE: args.what}
         )

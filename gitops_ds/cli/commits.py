@@ -244,3 +244,6 @@ def _show_drift(drifted: Mapping[Key, Drifted], args: DriftArgs) -> None:
             click.echo(f"  {path}: {change.new!r} in Git, {change.old!r} in the cluster")
     if not drifted:
         options.say("no drift found", quiet=args.quiet)
+    elif any(key.is_daemonset for key in drifted):
+        keep = "to keep a change of a DaemonSet, commit it: gitops-ds drift ds/NAME --push"
+        options.say(keep, quiet=args.quiet)

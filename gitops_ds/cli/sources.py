@@ -46,17 +46,22 @@ async def sources(args: SourcesArgs) -> int:
     elif not statuses:
         click.echo(f"No sources found in namespace {args.state_namespace}.")
     else:
-        click.echo(_table(statuses, now, wide=args.output == "wide"), nl=False)
+        click.echo(table_of(statuses, now, wide=args.output == "wide"), nl=False)
     return 0
 
 
-def _table(statuses: tuple[SourceStatus, ...], now: float, *, wide: bool) -> str:
+def table_of(statuses: tuple[SourceStatus, ...], now: float, *, wide: bool) -> str:
+    """The table, and a line for each repository that is not Synced; `now` is in seconds since
+    1970.
+    """
     from gitops_ds.apimachinery import timestamps
     from gitops_ds.model import plain_text
     from gitops_ds.model.objects import short
 
     def row(one: SourceStatus) -> list[str]:
-        looked = f"{timestamps.elapsed(now - one.looked)} ago" if one.looked else ""
+        # A status that does not change is saved at a heartbeat only: Git may have answered since.
+        bound = "" if one.is_last_look else "at most "
+        looked = f"{bound}{timestamps.elapsed(now - one.looked)} ago" if one.looked else ""
         cells = [
             one.id,
             one.repository,

@@ -167,6 +167,16 @@ async def answered(
         ) from None
 
 
+def refuse_commit(state: DeployerState, hash: str) -> None:
+    """Raises UsageError if the hash of a plan is the abbreviated ID of a known commit."""
+    for commit in (state.last_attempted, state.last_good):
+        if (commit or "").startswith(hash):
+            raise errors.UsageError(
+                f"{hash} is commit {short(commit)}: a plan is approved by its hash, which "
+                "`gitops-ds plan` and the log print"
+            )
+
+
 class Suspension(msgspec.Struct, frozen=True):
     """The suspended or resumed object; `changed` is False if it was already in that state."""
 

@@ -139,10 +139,17 @@ class StatusKeeper:
     """The status of a repository; `save` runs as long as the deployer."""
 
     def __init__(
-        self, target: DeployTarget, branch: str, schedule: ReconcileSchedule, emit: LeaderEmitter
+        self,
+        target: DeployTarget,
+        branch: Callable[[], str],
+        schedule: ReconcileSchedule,
+        emit: LeaderEmitter,
     ) -> None:
-        self.status = SourceStatus(target.owner, target.repository, branch, since=schedule.clock())
-        self._schedule, self._emit = schedule, emit
+        """`branch` returns the name of the branch; a response of Git may change it."""
+        self.status = SourceStatus(
+            target.owner, target.repository, branch(), since=schedule.clock()
+        )
+        self._schedule, self._emit, self._branch = schedule, emit, branch
         self._saver = source_status_store.Saver(
             target.cluster, target.namespace, schedule.clock, self._saw
         )
@@ -169,7 +176,8 @@ class StatusKeeper:
         if error is None and self._schedule.state.git_failing:
             return
         before, now = self.status, self._schedule.clock()
-        self.status = source_status_store.after(before, facts, steering, error, now)
+        after = source_status_store.after(before, facts, steering, error, now)
+        self.status = replace(after, branch=self._branch())
         changed = self.status != replace(before, looked=self.status.looked)
         self._saver.update(self.status, write=changed)
         if changed:

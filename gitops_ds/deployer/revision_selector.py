@@ -65,9 +65,9 @@ class RevisionSource(msgspec.Struct, frozen=True):
     `verify` returns whether a tip, with the commits since the last good one, has a trusted
     signature; no file of an unverified commit is read or rendered. `verify_kept` verifies only the
     last good commit. None: no signature is required. `follows_rewrites`: a rewritten branch is
-    followed without approval. `watched`: the tip is known without a request. `branch`: the followed
-    branch or tag, for messages. `waves`: the reports of other clusters. `causes` finds
-    the commits of templates.
+    followed without approval. `watched`: the tip is known without a request. `branch` returns the
+    name of the followed branch or tag, as far as known, for messages. `waves`: the reports of other
+    clusters. `causes` finds the commits of templates.
     """
 
     tip: Callable[[], Awaitable[CommitId]]
@@ -82,7 +82,7 @@ class RevisionSource(msgspec.Struct, frozen=True):
     )
     follows_rewrites: bool = True
     watched: bool = False
-    branch: str = ""
+    branch: Callable[[], str] = str
     waves: WaveSource = NO_WAVES
     causes: CauseFinder = msgspec.field(default_factory=CauseFinder)
 

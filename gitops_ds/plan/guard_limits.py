@@ -5,6 +5,7 @@ Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
@@ -197,7 +198,14 @@ def shown(some: Iterable[object]) -> str:
     return listed(some, SHOWN)
 
 
+DIGITS = 16  # of the outcome in a hash; a commit ID has 40 or 64, an abbreviated one rarely 16
 _SEPARATOR = "-"
+_HASH = re.compile(rf"[0-9a-f]{{{DIGITS}}}({_SEPARATOR}[0-9]{{1,9}})?")
+
+
+def is_hash(text: str) -> bool:
+    """Whether a text has the form of the hash of a plan."""
+    return _HASH.fullmatch(text) is not None
 
 
 def hash_of(outcome: str, lost: int) -> str:

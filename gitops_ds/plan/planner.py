@@ -215,7 +215,9 @@ def _hash(
         for key, one in sorted(leaving.items())
     ]
     return guard_limits.hash_of(
-        digest_of([bundle.cluster.name, context.stamp.owner, manifests, gone])[:16],
+        digest_of([bundle.cluster.name, context.stamp.owner, manifests, gone])[
+            : guard_limits.DIGITS
+        ],
         len(losses.nodes),
     )
 

@@ -151,11 +151,12 @@ async def _page(service: Service, events: EventBus, parts: ServiceParts) -> Asyn
                     one.loop.pools,
                     one.status,
                     one.clusters,
+                    one.loop.cluster.name if one.loop.cluster is not None else "",
                 )
             elif one.status is not None:
                 yield page_view.RepositoryView(status=one.status)
 
-    name = service.cluster.name or "cluster"
+    name = service.cluster.name
     taints = parts.controller.startup_taints
     shown = page_view.Shown(name, parts.status.tracker, followed, waits=lambda: taints.waits)
     events.subscribers.append(shown.handle)

@@ -81,17 +81,21 @@ _KEPT = 5_000  # commits whose author and subject are cached
 
 
 class RepositoryView(msgspec.Struct, frozen=True):
-    """One repository: the manifests of its commit, and its history if it is available."""
+    """One repository: the manifests of its commit, and its history if it is available. `cluster` is
+    the name of the cluster in it, empty without one.
+    """
 
     manifests: Mapping[Key, Manifest] = msgspec.field(default_factory=dict)
     history: Repository | None = None
     pools: Sequence[Pool] = ()
     status: SourceStatus | None = None
     clusters: Sequence[ClusterRow] = ()
+    cluster: str = ""
 
 
 class Shown:
-    """The view of a service; `followed` returns the current view of each repository, `clock` the
+    """The view of a service; `cluster` is the cluster's name in the settings, empty for that of the
+    repositories; `followed` returns the current view of each repository, `clock` the
     seconds since 1970, `waits` the nodes that wait for agents, by name.
     """
 
@@ -115,7 +119,8 @@ class Shown:
     @property
     def cluster(self) -> str:
         """The cluster's name."""
-        return self._cluster
+        names = (self._cluster, *(one.cluster for one in self._followed()), "cluster")
+        return next(filter(None, names))
 
     @property
     def version(self) -> int:

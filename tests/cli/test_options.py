@@ -40,7 +40,7 @@ def test_fields_are_the_parameters_of_the_command(name: str) -> None:
 def test_a_field_allows_none_if_its_parameter_does(name: str) -> None:
     command = COMMANDS[name]
     types = {field.name: str(field.type) for field in dataclasses.fields(arguments_of(command))}
-    words = ["1" * 8 for p in command.params if isinstance(p, click.Argument) and p.required]
+    words = ["1" * 16 for p in command.params if isinstance(p, click.Argument) and p.required]
     if name == "completion":
         words = ["bash"]
     words += [
@@ -147,3 +147,23 @@ def test_what_is_not_a_time_is_refused_with_how_to_write_one(
 def test_the_default_of_a_time_is_one_as_well(name: str, option: click.Option) -> None:
     found = COMMANDS[name].make_context(name, [], resilient_parsing=True).params[str(option.name)]
     assert found is None or found > 0
+
+
+@pytest.mark.parametrize("command", [("approve",), ("apply", "--approve")])
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("89c52d7634e9", "looks like a commit ID"),
+        ("89c52d7634e9" + "0" * 28, "looks like a commit ID"),
+        ("0" * 64, "looks like a commit ID"),
+        ("89c5", "looks like a commit ID"),
+        ("0" * 15 + "-3", "`gitops-ds plan` and the log print the hash"),
+        ("0" * 16 + "-many", "`gitops-ds plan` and the log print the hash"),
+        ("HEAD", "`gitops-ds release COMMIT`"),
+    ],
+)
+def test_only_the_hash_of_a_plan_is_one(command: tuple[str, ...], text: str, hint: str) -> None:
+    error = invoked(*command, text).exception
+    assert isinstance(error, click.BadParameter)
+    assert f"'{text}' is not the hash of a plan" in error.message
+    assert hint in error.message

@@ -124,6 +124,10 @@ def test_a_pushed_revert_of_a_bad_image_becomes_revision_3(
         (3, third, 3, True),
     ]
     assert [i["author"] for i in history] == ["Ada <ada@example.com>", "Ada <ada@example.com>"]
+    for limit, revisions_shown in ((1, [3]), (2, [2, 3]), (9, [2, 3])):
+        newest = at.run("history", "ds/agent", "-n", space, "--limit", str(limit), "-o", "json")
+        assert [i["revision"] for i in newest.json["items"]] == revisions_shown, limit
+    assert at.run("history", "ds/agent", "-n", space, "--limit", "0").code == 2
     assert image_of(live(control_plane, space)) == "registry.example.com/agent:1"
     revisions = live(control_plane, space, "controllerrevisions")["items"]
     by_number = {item["revision"]: item["metadata"]["annotations"] for item in revisions}

@@ -93,8 +93,13 @@ async def test_a_missing_daemonset_is_reported_without_a_commit_and_awaited_with
     async with set_up(3) as there:
         with pytest.raises(errors.NoMatch, match="absent"):
             await attend(there, name="ds/absent")
-        with pytest.raises(errors.TimedOut, match="absent"):
+        words = (
+            'not done after 20 seconds: not created yet (daemonsets.apps "absent" not found: did '
+            f'you mean "agent"?); waits for commit {NEW[:12]}'
+        )
+        with pytest.raises(errors.TimedOut) as raised:
             await attend(there, name="ds/absent", commit=NEW, seconds=20)
+        assert str(raised.value) == words
 
 
 async def test_a_commit_counts_when_the_deployer_has_applied_it_or_a_later_one() -> None:

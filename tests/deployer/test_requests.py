@@ -9,14 +9,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from gitops_ds.commands import sources
+from gitops_ds import errors
+from gitops_ds.commands import service_requests, sources
 from gitops_ds.deployer import requests, source_status_store, state_store
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
-from gitops_ds.model.deployer_state import Steering
+from gitops_ds.model.deployer_state import DeployerState, Steering
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.requests import CommitHeld, RequestHandled, Resumed, Suspended
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, CommitId
 from gitops_ds.model.sources.source_status import Condition
 from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.service.notifications import commit_progress
@@ -53,6 +54,15 @@ async def answered(scene: Scene, value: str) -> str:
         while (annotations := await annotations_of(scene)).get(names.HANDLED_AT) != value:
             await asyncio.sleep(0.1)
     return annotations[names.OUTCOME]
+
+
+def test_an_abbreviated_commit_approves_no_plan() -> None:
+    state = DeployerState(last_good=CommitId("a" * 40), last_attempted=CommitId("b" * 40))
+    service_requests.refuse_commit(state, "c" * 16)
+    service_requests.refuse_commit(state, "a" * 16 + "-3")
+    for digit in "ab":
+        with pytest.raises(errors.UsageError, match=f"is commit {digit * 12}: a plan is approved"):
+            service_requests.refuse_commit(state, digit * 16)
 
 
 async def test_a_request_is_answered_with_its_value_and_how_the_pass_ended(scene: Scene, /) -> None:

@@ -6,14 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import re
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from gitops_ds import errors
+from gitops_ds.cli import sources as sources_cli
 from gitops_ds.cli.output import table
 from gitops_ds.commands import plan, sources
 from gitops_ds.deployer import source_status_store
+from gitops_ds.deployer.revision_selector import RevisionSource
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.fleet import agents
 from gitops_ds.model.events.deployer import SourceChanged
@@ -21,11 +25,12 @@ from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, CommitId
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.sources.source_status import EFFECTS, Condition
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events, log_lines, metrics, notifications
 from gitops_ds.telemetry.kube_events import InvolvedObject
 from tests.deployer import test_loop
-from tests.deployer.test_loop import AGENT, Scene, edit
+from tests.deployer.test_loop import AGENT, History, Scene, edit
 from tests.deployer.test_requests import annotate
 
 play = test_loop.play
@@ -194,6 +199,51 @@ async def test_without_a_service_nothing_is_in_sync_and_no_commit_is_claimed_for
     await edit(scene.cluster, "3")
     [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
     assert agents.commit_of(agent) == ""
+
+
+async def test_the_last_answer_of_git_is_a_bound_while_it_answers_and_exact_when_it_does_not(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    for _ in range(60):
+        scene.loop.request()
+        await asyncio.sleep(10)
+    now = virtual_time.clock()()
+    [shown] = await sources.look(scene.cluster, "gitops-ds", now)
+    (cell,) = re.findall("at most .* ago", sources_cli.table_of((shown,), now, wide=False))
+    assert scene.loop.status is not None
+    assert shown.looked <= scene.loop.status.looked
+    assert now - scene.loop.status.looked < 20 < now - shown.looked, cell
+    scene.history.unreachable = True
+    scene.loop.request()
+    await asyncio.sleep(60)
+    now = virtual_time.clock()()
+    [shown] = await sources.look(scene.cluster, "gitops-ds", now)
+    assert shown.looked == scene.loop.status.looked
+    assert "at most" not in sources_cli.table_of((shown,), now, wide=False)
+
+
+class Renamed(History):
+    """A branch that is renamed."""
+
+    name = ""
+
+    def source(self, **options: Any) -> RevisionSource:
+        return replace(super().source(**options), branch=lambda: self.name)
+
+
+def test_the_status_has_the_name_of_the_branch_that_git_answered_last() -> None:
+    history = Renamed()
+
+    async def script(scene: Scene) -> None:
+        for name in ("main", "trunk"):
+            history.name = name
+            await scene.settle()
+            await asyncio.sleep(10)
+            [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+            assert shown.branch == name
+
+    test_loop.play(script, history=history)
 
 
 async def test_a_service_that_was_killed_counts_until_two_heartbeats_are_missed(

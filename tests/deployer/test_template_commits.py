@@ -290,10 +290,7 @@ def test_a_template_of_a_person_has_no_commit_and_its_correction_the_one_of_git(
         good = history.change({FIRST: of("agent", 2)})
         world.request()
         await asyncio.sleep(120)
-        container = {"name": "agent", "image": "evil.example.com/x:9"}
-        spec = {"template": {"spec": {"containers": [container]}}}
-        people = world.cluster.client("kubectl-set")
-        await people.patch(DAEMONSET, "default", "agent", {"spec": spec})
+        await edit(world)
         history.change(BESIDE)
         world.request()
         await asyncio.sleep(120)
@@ -317,6 +314,49 @@ def test_a_template_of_a_person_has_no_commit_and_its_correction_the_one_of_git(
         assert agent.commit_of(agent.current) == fleet_agents.commit_of(agent) == good
 
     play(script, "", drift=DriftPolicy.REPORT)
+
+
+async def edit(scene: Scene) -> None:
+    """As `kubectl set image`."""
+    container = {"name": "agent", "image": "evil.example.com/x:9"}
+    spec = {"template": {"spec": {"containers": [container]}}}
+    people = scene.cluster.client("kubectl-set")
+    await people.patch(DAEMONSET, "default", "agent", {"spec": spec})
+
+
+@pytest.mark.parametrize("policy", [POLICY, ""], ids=["staged", "unstaged"])
+def test_the_revision_of_a_revert_has_its_commit_and_that_of_a_person_has_none(policy: str) -> None:
+    async def script(world: Scene, history: Folder) -> None:
+        async def shown() -> tuple[list[tuple[str, bool]], set[str], str]:
+            """The commits of history, of trace and of get."""
+            agent = await agent_of(world)
+            entries = await history_command.history(agent, None)
+            pods = history_command.found([agent], "ds", "agent", "default")
+            return (
+                [(entry["commit"], entry["current"]) for entry in entries],
+                {entry["commit"] for _, entry in pods},
+                fleet_agents.commit_of(agent),
+            )
+
+        first = history.id(0)
+        assert await shown() == ([(first, True)], {first}, first)
+        commits = [first]
+        for tag in (2, 1, 3, 2):
+            commits.append(history.change({FIRST: of("agent", tag)}))
+            world.request()
+            await asyncio.sleep(600)
+            last = commits[-1]
+            entries, pods, get = await shown()
+            assert (entries[-1], pods, get) == ((last, True), {last}, last)
+        # the revisions of 1 and 2 have the commits that gave these templates last
+        assert entries == [(one, one == last) for one in commits[2:]]
+        await edit(world)
+        await asyncio.sleep(120)
+        entries, pods, get = await shown()
+        assert entries == [*((one, False) for one in commits[2:]), ("", True)]
+        assert (pods, get) == ({last if policy else ""}, "")
+
+    play(script, policy, drift=DriftPolicy.REPORT)
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from gitops_ds.cli.sources import _table
+from gitops_ds.cli.sources import table_of
 from gitops_ds.commands import sources
 from gitops_ds.deployer import source_status_store
 from gitops_ds.deployer.loop import Loop
@@ -51,7 +51,7 @@ async def test_two_services_see_each_other_and_the_end_of_one_is_not_that_of_the
     status = await look(scene)
     assert (status.condition, bool(status.beside)) == (Condition.SYNCED, True)
     assert "another service follows" in status.message
-    assert "another service follows" in _table((status,), virtual_time.clock()(), wide=False)
+    assert "another service follows" in table_of((status,), virtual_time.clock()(), wide=False)
     assert sources.as_json(status)["otherService"]
     loop.stop()
     await task
@@ -88,7 +88,7 @@ async def test_services_with_states_in_two_namespaces_see_each_other(scene: Scen
         assert f"state in namespace {namespace}" in (log_lines.line(warning) or "")
     status = await look(scene)
     assert (status.condition, status.elsewhere) == (Condition.SYNCED, "other")
-    assert "namespace other" in _table((status,), virtual_time.clock()(), wide=False)
+    assert "namespace other" in table_of((status,), virtual_time.clock()(), wide=False)
     assert sources.as_json(status)["otherNamespace"] == "other"
     assert scene.loop.status is not None
     row = rows.source(scene.loop.status)

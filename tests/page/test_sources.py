@@ -5,6 +5,7 @@ trouble of its own.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -16,7 +17,7 @@ from gitops_ds.model.events.deployer import GitTimed
 from gitops_ds.model.objects import NODE, CommitId
 from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
 from gitops_ds.model.values import replace
-from gitops_ds.service.page_view import Shown
+from gitops_ds.service.page_view import RepositoryView, Shown
 from tests.page import fleets
 
 COMMIT = "89c52d7634e9" + "0" * 28
@@ -69,6 +70,24 @@ def observed() -> tuple[Shown, Observer]:
     clock = cluster.server.now
     observer = Observer(cluster.client(), lambda _: None, clock=clock, chance=lambda: 0.5)
     return Shown("", StatusTracker(observer, dict, clock), tuple), observer
+
+
+def test_the_cluster_has_the_name_of_the_settings_or_else_that_of_a_repository() -> None:
+    async def names() -> list[str]:
+        (_, observer), found = observed(), list[str]()
+        for of_settings, of_repositories in (
+            ("main", ("eu-1",)),
+            ("", ("eu-1",)),
+            ("", ("", "eu-1")),
+            ("", ("",)),
+            ("", ()),
+        ):
+            views = tuple(RepositoryView(cluster=name) for name in of_repositories)
+            tracker = StatusTracker(observer, dict, lambda: 0.0)
+            found.append(Shown(of_settings, tracker, partial(tuple, views)).cluster)
+        return found
+
+    assert asyncio.run(names()) == ["main", "eu-1", "eu-1", "cluster", "cluster"]
 
 
 def test_an_open_page_shows_a_look_at_git_at_most_once_a_minute() -> None:

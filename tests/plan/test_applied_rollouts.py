@@ -267,30 +267,47 @@ OWN, LATER = COMMIT, CommitId("f" * 40)
 
 
 @pytest.mark.parametrize(
-    ("value", "commit", "approves"),
+    ("value", "commit", "flaw"),
     [
-        (f"infra/agent/gpu {COMMIT}", LATER, True),
-        (f"  infra/agent/gpu   {COMMIT.upper()[:12]} ", LATER, True),
-        (f"infra/agent/gpu {COMMIT[:11]}", LATER, False),
-        (f"infra/agent/gpu {LATER}", LATER, False),
-        (f"infra/agent/gpu {COMMIT} {COMMIT}", LATER, False),
-        (f"infra/agent/rest {COMMIT}", LATER, False),
-        (f"other/agent/gpu {COMMIT}", LATER, False),
-        (f"agent/gpu {COMMIT}", LATER, False),
-        ("infra/agent/gpu", OWN, True),
-        ("infra/agent/gpu", LATER, False),
-        ("", OWN, False),
+        (f"infra/agent/gpu {COMMIT}", LATER, ""),
+        (f"  infra/agent/gpu   {COMMIT.upper()[:12]} ", LATER, ""),
+        (f"infra/agent/gpu {COMMIT[:11]}", LATER, "no commit ID of at least 12 digits"),
+        (f"infra/agent/gpu {LATER}", LATER, f"names commit {LATER[:12]}"),
+        (f"infra/agent/gpu {COMMIT} {COMMIT}", LATER, "no commit ID of at least 12 digits"),
+        ("infra/agent/gpu main", LATER, "no commit ID of at least 12 digits"),
+        (f"infra/agent/rest {COMMIT}", LATER, None),
+        (f"other/agent/gpu {COMMIT}", LATER, None),
+        (f"agent/gpu {COMMIT}", LATER, "no namespace"),
+        ("infra/agent/gpu", OWN, ""),
+        ("infra/agent/gpu", LATER, "names no commit"),
+        ("", OWN, None),
     ],
 )
-def test_a_trailer_approves_the_stage_of_exactly_one_rollout(
-    value: str, commit: CommitId, approves: bool
+def test_a_trailer_approves_the_stage_of_exactly_one_rollout_and_another_states_why_it_does_not(
+    value: str, commit: CommitId, flaw: str | None
 ) -> None:
-    assert applied_rollouts.names_stage(value, commit, STAGE) is approves
+    found = applied_rollouts.trailer_flaw(value, commit, STAGE)
+    if flaw:
+        assert found is not None
+        assert flaw in found
+    else:
+        assert found == flaw
+
+
+def test_commits_that_do_not_count_have_one_message_with_the_trailer_that_does() -> None:
+    flaws = {CommitId(f"{number:040x}"): "its trailer names no commit" for number in range(5)}
+    text = applied_rollouts.ignored_approvals(flaws, STAGE)
+    assert text.startswith("commit 000000000000 does not count (its trailer names no commit), ")
+    assert text.endswith(
+        f"and 2 more: it needs a commit with `Gitops-Ds-Approve: infra/agent/gpu {COMMIT[:12]}` "
+        "that team-gpu signed"
+    )
+    assert applied_rollouts.ignored_approvals({}, STAGE) == ""
 
 
 def test_without_a_commit_of_the_rollout_no_trailer_approves() -> None:
     stage = replace(STAGE, commit=CommitId(""))
-    assert not applied_rollouts.names_stage("infra/agent/gpu", CommitId(""), stage)
+    assert applied_rollouts.trailer_flaw("infra/agent/gpu", CommitId(""), stage) is None
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.rollouts import ApprovalFailed, StageApproved
+from gitops_ds.model.events.rollouts import ApprovalFailed, ApprovalIgnored, StageApproved
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
 from gitops_ds.model.rollouts.staged_rollout import RolloutTarget, WaitingStage
@@ -144,10 +144,21 @@ def test_a_commit_signed_by_an_approver_approves_its_rollout(scene: Scene) -> No
     assert [type(one) for one in events] == [StageApproved]
 
 
+NOT_SIGNED = "it has no signature of an approver"
+
+
 @pytest.mark.parametrize(
-    "case", ["unsigned", "a stranger", "another commit", "another stage", "not a trailer", "branch"]
+    ("case", "flaw"),
+    [
+        ("unsigned", NOT_SIGNED),
+        ("a stranger", NOT_SIGNED),
+        ("another commit", "its trailer names commit 000000000000"),
+        ("another stage", ""),
+        ("not a trailer", ""),
+        ("branch", ""),
+    ],
 )
-def test_no_other_commit_approves(scene: Scene, case: str) -> None:
+def test_no_other_commit_approves(scene: Scene, case: str, flaw: str) -> None:
     value, signer = f"infra/agent/gpu {scene.stage.commit}", scene.ada.config()
     text = message(value)
     match case:
@@ -163,17 +174,39 @@ def test_no_other_commit_approves(scene: Scene, case: str) -> None:
             text = f"Gitops-Ds-Approve: {value}\n\nWords after it.\n\nMore words."
         case "branch":
             scene.upstream.git("checkout", "--quiet", "-b", "other")
-    signing.commit(scene.upstream, text, *signer)
-    assert scene.looks() == ("", [])
+    commit = signing.commit(scene.upstream, text, *signer)
+    by, events = scene.looks()
+    assert (by, ignored(events)) == (
+        "",
+        [f"commit {commit[:12]} does not count ({flaw})"] * bool(flaw),
+    )
+
+
+def ignored(events: list[Event]) -> list[str]:
+    """The commits that do not count, each with its reason."""
+    assert all(isinstance(event, ApprovalIgnored) for event in events)
+    return [
+        event.message.partition(":")[0] for event in events if isinstance(event, ApprovalIgnored)
+    ]
 
 
 def test_the_commit_of_the_rollout_approves_itself_without_its_id(scene: Scene) -> None:
     commit = signing.commit(scene.upstream, message("infra/agent/gpu"), *scene.ada.config())
-    assert scene.looks() == ("", []), "it is another commit than that of the rollout"
+    by, events = scene.looks()
+    flaw = f"commit {commit[:12]} does not count (its trailer names no commit)"
+    assert (by, ignored(events)) == ("", [flaw]), "it is another commit than that of the rollout"
     scene.stage = replace(scene.stage, commit=CommitId(commit))
     assert scene.looks()[0] == "ada@example.com"
     scene.upstream.git("reset", "--quiet", "--hard", "HEAD~1")
     assert scene.looks() == ("", []), "it is not on the branch any longer"
+
+
+def test_an_approval_that_does_not_count_is_nothing_beside_one_that_does(scene: Scene) -> None:
+    value = f"infra/agent/gpu {scene.stage.commit}"
+    signing.commit(scene.upstream, message(value), *scene.ada.config())
+    signing.commit(scene.upstream, message(value), *scene.eve.config())
+    by, events = scene.looks()
+    assert (by, [type(one) for one in events]) == ("ada@example.com", [StageApproved])
 
 
 def test_a_name_without_an_entry_never_approves_and_that_is_reported(scene: Scene) -> None:

@@ -226,3 +226,46 @@ spec:
         - name: agent
           image: registry.example.com/agent:1  # the agent
 """
+
+
+def test_an_added_field_of_a_staged_agent_is_named_with_its_manager_and_removed_by_default(
+    tmp_path: Path, control_plane: controlplane.ControlPlane, space: str
+) -> None:
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    upstream.commit(
+        {
+            "gitops-ds.yaml": "version: v1\n",
+            "agents/agent/daemonset.yaml": yaml(space),
+            "agents/agent/rollout.yaml": "stages: [rest]\n",
+        }
+    )
+    where = ("--kubeconfig", str(control_plane.kubeconfig), "--state-namespace", "service-test")
+    named = ("ds/agent", "-n", space, *where)
+
+    def env() -> Any:
+        body = control_plane.read(space, "daemonsets", "agent")
+        return body["spec"]["template"]["spec"]["containers"][0].get("env")
+
+    repository = following(upstream, interval="1h")
+    options = settings(tmp_path, repository=repository, apply={"drift": "report"})
+    with running(tmp_path, control_plane, *options) as (_, log):
+        until(lambda: "is applied" in log.read_text(), log.read_text)
+        control_plane.kubectl("-n", space, "set", "env", "ds/agent", "EXTRA=1")
+        until(lambda: "kubectl set env" in log.read_text(), log.read_text)
+        until(lambda: "changed by" in program("status", *named), log.read_text)
+        status = program("status", *named)
+        drift = in_this_process(
+            ("drift", *named, "-C", str(upstream.path)), tmp_path, gitservers.GIT_ENVIRONMENT
+        )
+    for text in (status, drift.out, log.read_text()):
+        assert "changed by kubectl set env (kubectl-set, " in text
+        assert "): spec.template.spec.containers[agent].env" in text
+    assert "`gitops-ds drift` names the fields" in status
+    assert "None in Git, [{'name': 'EXTRA', 'value': '1'}] in the cluster" in drift.out
+    assert drift.err == (
+        "to keep a change of a DaemonSet, commit it: gitops-ds drift ds/NAME --push\n"
+    )
+    assert env() == [{"name": "EXTRA", "value": "1"}]
+    with running(tmp_path, control_plane, *settings(tmp_path, repository=repository)) as (_, log):
+        until(lambda: env() is None, log.read_text)
+        until(lambda: "corrected" in log.read_text(), log.read_text)

@@ -13,6 +13,7 @@
 9. No template that Git never had is proven, has a commit, or is given to a node by the service; no
    template that fails is proven by a rollout.
 10. The agent of a second repository is as Git has it.
+11. The revert of a halted rollout changes its agent alone (`staged_reverts`).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from gitops_ds import errors, simulator
@@ -57,6 +58,7 @@ from tests.worlds.staged_git import (
 )
 from tests.worlds.staged_invariants import BARE, Judge, Situation
 from tests.worlds.staged_oracle import Oracle
+from tests.worlds.staged_reverts import Reverts
 from tests.worlds.staged_second import SecondRepository
 
 OWNER, STATES = "test", "gitops-ds"
@@ -89,6 +91,7 @@ class StagedWorld:
         self.oracle = Oracle(self.history)
         self.situation = Situation(corrects_drift=self.drift is DriftPolicy.CORRECT)
         self.judge = Judge(self.oracle, self.situation, self._violated)
+        self.reverts = Reverts(self.history, partial(self._violated, 11), self.cluster.server.now)
         self.meter = Meter(self.cluster.server.now, self._running)
         self.oracle.has_series = self.meter.has_series
         self.people = self.client(staged_oracle.PEOPLE, "kubectl-edit")
@@ -249,6 +252,7 @@ class StagedWorld:
             self.judge.step(self.now)
             if self.loop is not None:
                 self.judge.state(self.loop.deployer_state)
+                await self.reverts.judge(self.loop.applied)
             if self.second is not None:
                 self._judge_second(self.second)
             round += 1

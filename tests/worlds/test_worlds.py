@@ -1,6 +1,6 @@
 """A thousand random worlds, and 750 with staged rollouts: regardless of the events, the service
 harms no objects of others, loses nothing, and ends in sync with Git; in worlds with staged
-rollouts, also of people and faults, and in every fourth of them of a tenant, the ten invariants of
+rollouts, also of people and faults, and in every fourth of them of a tenant, the invariants of
 `staged_invariants` hold after each step, and every rollout ends.
 
 `WORLDS_SEED=5000 pytest tests/worlds/test_worlds.py -s` plays other ones. A world that fails is

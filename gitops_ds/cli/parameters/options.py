@@ -12,6 +12,7 @@ import contextlib
 import functools
 import gc
 import os
+import re
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -100,6 +101,21 @@ def typed(
         return call
 
     return decorate
+
+
+def plan_hash(text: str) -> str:
+    """The hash of a plan, or an empty text. Raises BadParameter for any other text."""
+    from gitops_ds.plan import guard_limits
+
+    if not text or guard_limits.is_hash(text):
+        return text
+    is_commit = re.fullmatch("[0-9a-fA-F]{4,64}", text) is not None
+    but = ", but looks like a commit ID" if is_commit else ""
+    raise click.BadParameter(
+        f"{text!r} is not the hash of a plan{but}: `gitops-ds plan` and the log print the hash; a "
+        "stage of a rollout is approved with `gitops-ds approve ds/NAME STAGE`, and a commit on "
+        "hold is released with `gitops-ds release COMMIT`"
+    )
 
 
 def _colour(_: click.Context, __: click.Parameter, value: str) -> str:

@@ -197,7 +197,7 @@ def _loop(
         snapshot,
         repository.movement,
         revision_selector.prepare_directly(_prepare),
-        branch="main",
+        branch=lambda: "main",
         causes=_causes(repository),
     )
     timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(2).random)

@@ -8,7 +8,7 @@ another one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 
 from gitops_ds.apimachinery.rollouts import proofs
 from gitops_ds.deployer.apply.applier import AppliedObject, ApplyOutcome
@@ -44,7 +44,8 @@ def after(prepared: PreparedPlan, outcome: ApplyOutcome, gone: Set[Key]) -> Mapp
             commits = {one: commit for one, commit in commits.items() if one in kept}
         if manifest.agent in prepared.bundle.rollouts:
             history = prepared.histories.get(key, TemplateHistory())
-            commits |= dict(_of_history(history, prepared.inputs.context.stamp.causes.get(key)))
+            cause = prepared.inputs.context.stamp.causes.get(key)
+            commits = {**_recorded(history), **commits, **_in_git(history, cause)}
         elif (template := _given(live, manifest, written.get(key))) is not None:
             commit = object_owner.stamp_of(manifest, prepared.inputs.context.stamp).commit
             commits |= {proofs.identity(template): CommitId(commit)} if commit else {}
@@ -72,17 +73,22 @@ def _identities(live: Live, key: Key) -> Set[str]:
     return {proofs.identity(one.template) for one in every}
 
 
-def _of_history(
-    history: TemplateHistory, cause: TemplateCause | None
-) -> Iterator[tuple[str, CommitId]]:
-    """The proven template, and the one that rolls out. Git may have a template by a later commit,
-    such as a revert, than the one that was proven.
+def _recorded(history: TemplateHistory) -> Commits:
+    """The proven template, and the one that rolls out, by the commits of their records."""
+    every = (history.proof, history.target)
+    return {one.template: CommitId(one.commit) for one in every if one is not None and one.commit}
+
+
+def _in_git(history: TemplateHistory, cause: TemplateCause | None) -> Commits:
+    """Those of them that Git has now, by the commit that gave it: it may be a later one, such as a
+    revert, than the one that was proven.
     """
-    for one in (history.proof, history.target):
-        if one is not None and cause is not None and one.source == cause.source:
-            yield one.template, CommitId(cause.commit)
-        elif one is not None and one.commit:
-            yield one.template, CommitId(one.commit)
+    every = (history.proof, history.target)
+    return {
+        one.template: CommitId(cause.commit)
+        for one in every
+        if one is not None and cause is not None and one.source == cause.source
+    }
 
 
 def _given(live: Live, manifest: Manifest, done: AppliedObject | None) -> Body | None:

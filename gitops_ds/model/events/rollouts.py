@@ -223,6 +223,31 @@ class ApprovalFailed(GitStepEvent, frozen=True):
         )
 
 
+class ApprovalIgnored(GitStepEvent, frozen=True):
+    """Commits with an approval of a stage do not count; the stage waits. `message` has the reason
+    of each.
+    """
+
+    definition = EventDefinition(
+        "ApprovalIgnored",
+        Level.WARNING,
+        reason="ApprovalIgnored",
+        warning=True,
+        topic=Topic.STUCK,
+        keys=("commit", "stage", "message"),
+    )
+
+    stage: str
+    message: str
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return (
+            f"stage {self.stage} of commit {short(self.commit)} waits for its approval: "
+            f"{self.message}"
+        )
+
+
 class RevertCommitted(GitStepEvent, frozen=True):
     """A commit that reverts the template of a halted rollout is on the branch. `taken_back` names
     the reverted commits, and other objects that change.

@@ -80,6 +80,11 @@ class SourceStatus(msgspec.Struct, frozen=True):
         is_beside = self.active and (self.elsewhere or self.beside)
         return other_service(self.elsewhere) if is_beside else ""
 
+    @property
+    def is_last_look(self) -> bool:
+        """Whether Git has not answered after `looked`, also since the status was saved."""
+        return not self.active or self.condition is Condition.UNREACHABLE
+
     def refuses(self, key: Key) -> bool:
         """Whether the newest commit is not applied to a DaemonSet: as a whole, or to it."""
         return self.active and (self.condition in _REFUSED or key in self.refused)

@@ -4,6 +4,7 @@ approve a stage. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import PurePosixPath
 
@@ -11,12 +12,14 @@ from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import proofs, rollout_annotations, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import CommitId, Digest, Key
+from gitops_ds.model.objects import CommitId, Digest, Key, short
+from gitops_ds.model.plain_text import listed
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.halted_rollout import HaltedRollout
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
 from gitops_ds.model.rollouts.staged_rollout import (
+    TRAILER,
     Approver,
     RolloutRecord,
     StageApproval,
@@ -103,7 +106,9 @@ def _agent_folder(file: str) -> str | None:
     return f"agents/{parts[1]}" if len(parts) > 2 and parts[0] == "agents" else None
 
 
+NAMED = 3  # commits in a message
 SHORTEST = 12  # digits of a commit in a trailer
+_COMMIT = re.compile(rf"[0-9a-fA-F]{{{SHORTEST},64}}")
 _SSH = "SHA256:"  # the start of the fingerprint of an ssh key
 
 
@@ -159,18 +164,35 @@ def approvers_of(stage: WaitingStage, approvers: Mapping[str, Approver]) -> tupl
     return tuple(approvers[name] for name in stage.approvers if name in approvers)
 
 
-def names_stage(value: str, commit: CommitId, stage: WaitingStage) -> bool:
-    """Whether the value of a trailer of `commit` approves the stage of exactly this rollout.
+def trailer_flaw(value: str, commit: CommitId, stage: WaitingStage) -> str | None:
+    """Why the value of a trailer of `commit` does not approve the stage of exactly this rollout;
+    empty if it does, None if it is for another stage.
 
     `NAMESPACE/DAEMONSET/STAGE COMMIT` names the commit of the rollout by at least 12 digits;
     without COMMIT the value approves the rollout of the commit that has the trailer.
     """
     path, _, named = (part.strip() for part in value.strip().partition(" "))
-    if path != stage.path or not stage.commit:
-        return False
+    if not stage.commit:
+        return None
+    if path != stage.path:
+        is_short = path == stage.path.partition("/")[2]
+        return "its trailer names no namespace" if is_short else None
     if not named:
-        return commit == stage.commit
-    return len(named) >= SHORTEST and stage.commit.startswith(named.lower())
+        return "" if commit == stage.commit else "its trailer names no commit"
+    if not _COMMIT.fullmatch(named):
+        return f"its trailer names no commit ID of at least {SHORTEST} digits"
+    is_same = stage.commit.startswith(named.lower())
+    return "" if is_same else f"its trailer names commit {short(named.lower())}"
+
+
+def ignored_approvals(flaws: Mapping[CommitId, str], stage: WaitingStage) -> str:
+    """The message about commits that do not count, with the trailer that does; empty for none."""
+    if not flaws:
+        return ""
+    commits = (f"commit {short(commit)} does not count ({flaw})" for commit, flaw in flaws.items())
+    trailer = f"`{TRAILER}: {stage.path} {short(stage.commit)}`"
+    by = ", ".join(stage.approvers)
+    return f"{listed(commits, NAMED)}: it needs a commit with {trailer} that {by} signed"
 
 
 def by_key(approvers: Iterable[Approver], signed: Verified) -> Approver | None:

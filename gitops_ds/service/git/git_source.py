@@ -49,6 +49,7 @@ class GitSource:
         self._revision = revision_of(settings)
         self._clean: Mapping[str, Set[Digest]] = {}
         self._newest: CommitId | None = None
+        self._branch, self._branch_at = followed(settings), CommitId("")
         self.causes = CauseFinder(
             CommitSource(self._line, self._render, repository.contained, settings.path)
         )
@@ -61,17 +62,30 @@ class GitSource:
     def revisions(self) -> revision_selector.RevisionSource:
         """The source of a deployer loop."""
         return revision_selector.RevisionSource(
-            lambda: self.repository.tip(self._revision),
+            self._tip,
             self._snapshot,
             self.repository.movement,
             self._prepared,
             self._verify,
             self.verify_kept,
             follows_rewrites=self._settings.verify.follows_rewrites,
-            branch=followed(self._settings),
+            branch=lambda: self._branch,
             waves=WaveSource(self._reports, self._earlier),
             causes=self.causes,
         )
+
+    async def _tip(self) -> CommitId:
+        """The tip of the revision. A new tip of the server's HEAD is read with the name of the
+        branch.
+        """
+        commit = await self.repository.tip(self._revision)
+        if isinstance(self._revision, revision.Head) and commit != self._branch_at:
+            try:
+                self._branch = await self.repository.default_branch()
+            except errors.RevisionUnknown:  # a detached HEAD
+                self._branch = followed(self._settings)
+            self._branch_at = commit
+        return commit
 
     async def newest(self) -> CommitId:
         """The newest trusted commit, fetched.

@@ -28,7 +28,7 @@ from gitops_ds.git.revision import Head, RevisionSpec
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.rollouts import ApprovalFailed, StageApproved
+from gitops_ds.model.events.rollouts import ApprovalFailed, ApprovalIgnored, StageApproved
 from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId, short
 from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
@@ -108,6 +108,15 @@ class _Look(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class _FoundApproval(msgspec.Struct, frozen=True):
+    """The approval of a stage, None without one; and the message about commits that do not
+    count.
+    """
+
+    approval: StageApproval | None = None
+    ignored: str = ""
+
+
 class ApprovalWriter(TimedAttempts[WaitingStage]):
     """Writes the approvals of one repository while `run` runs."""
 
@@ -148,7 +157,7 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         context, before, applied = self._context, self._look(stage), self._context.applied()
         commit = applied.commit if applied else ""
         try:
-            await self._derive(stage)
+            ignored = await self._derive(stage)
         except errors.GitopsError as error:
             failures, message = before.failures + 1, str(error)
             delay = BACKOFF.delay(failures, context.chance())
@@ -158,14 +167,19 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
                 about = (now, stage.daemonset, stage.owner, stage.commit, stage.stage)
                 context.emit(ApprovalFailed(*about, message, delay))
             return
-        self._looks[_id(stage)] = _Look(commit, context.clock() + EVERY)
+        now = context.clock()
+        self._looks[_id(stage)] = _Look(commit, now + EVERY, message=ignored)
+        if ignored and ignored != before.message:
+            about = (now, stage.daemonset, stage.owner, stage.commit, stage.stage)
+            context.emit(ApprovalIgnored(*about, ignored))
 
-    async def _derive(self, stage: WaitingStage) -> None:
-        """Writes the approval of a stage, or removes one that has no source. Raises
-        GitopsError.
+    async def _derive(self, stage: WaitingStage) -> str:
+        """Writes the approval of a stage, or removes one that has no source. Without an approval,
+        the commits that do not count, each with its reason. Raises GitopsError.
         """
-        approval = self._derived.get(_id(stage)) or await self._find(stage)
-        context = self._context
+        context, known = self._context, self._derived.get(_id(stage))
+        found = _FoundApproval(known) if known is not None else await self._find(stage)
+        approval = found.approval
         text = applied_rollouts.annotation(stage, approval)
         if (approval is not None and applied_rollouts.present(stage) != (approval,)) or (
             approval is None and (applied_rollouts.present(stage) or stage.is_forged)
@@ -183,41 +197,52 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
             self._derived[_id(stage)] = approval
             about = (context.clock(), stage.daemonset, stage.owner, stage.commit, stage.stage)
             context.emit(StageApproved(*about, approval.text))
+        return "" if approval is not None else found.ignored
 
-    async def _find(self, stage: WaitingStage) -> StageApproval | None:
+    async def _find(self, stage: WaitingStage) -> _FoundApproval:
         approvers = applied_rollouts.approvers_of(stage, self._approvers)
         if not approvers:
             raise errors.Refused(
                 f"approval.from names {', '.join(stage.approvers)}, and repository.approvers "
                 "does not have them"
             )
-        approval = await self._by_commit(stage, approvers)
-        if approval is None and self._context.reviews is not None:
-            approval = await self._context.reviews(stage, approvers)
-        return approval
+        found = await self._by_commit(stage, approvers)
+        if found.approval is None and self._context.reviews is not None:
+            found = replace(found, approval=await self._context.reviews(stage, approvers))
+        return found
 
     async def _by_commit(
         self, stage: WaitingStage, approvers: tuple[Approver, ...]
-    ) -> StageApproval | None:
+    ) -> _FoundApproval:
         """The approval by a signed commit of the followed branch."""
         if not any(one.keys for one in approvers) or not stage.commit:
-            return None
+            return _FoundApproval()
         repository, settings = self._context.repository, self._context.settings
         tip = await repository.tip(git_source.revision_of(settings))
         await repository.fetch(tip)
         await repository.fetch(stage.commit)
         trust = replace(git_auth.trust_of(settings), mode=Mode.HEAD)
+        flaws = dict[CommitId, str]()
         for commit in await repository.approval_commits(stage.commit, tip):
-            if not any(applied_rollouts.names_stage(v, commit.id, stage) for v in commit.values):
-                continue
-            signed = await repository.verify_kept(Head(), commit.id, trust)
-            if isinstance(signed, Unverified):
-                continue
-            if approver := applied_rollouts.by_key(approvers, signed):
-                by = signed.signer or signed.key
-                how = f"commit {short(commit.id)}"
-                return applied_rollouts.approval(stage, approver, by, how)
-        return None
+            flaw = _flaw(commit, stage)
+            if flaw == "":
+                signed = await repository.verify_kept(Head(), commit.id, trust)
+                if isinstance(signed, Verified) and (
+                    approver := applied_rollouts.by_key(approvers, signed)
+                ):
+                    by = signed.signer or signed.key
+                    how = f"commit {short(commit.id)}"
+                    return _FoundApproval(applied_rollouts.approval(stage, approver, by, how))
+                flaw = "it has no signature of an approver"
+            if flaw is not None:
+                flaws[commit.id] = flaw
+        return _FoundApproval(ignored=applied_rollouts.ignored_approvals(flaws, stage))
+
+
+def _flaw(commit: ApprovalCommit, stage: WaitingStage) -> str | None:
+    """That of its best trailer: empty if one approves, None if none is for the stage."""
+    flaws = [applied_rollouts.trailer_flaw(value, commit.id, stage) for value in commit.values]
+    return min((one for one in flaws if one is not None), default=None)
 
 
 def _id(stage: WaitingStage) -> tuple[str, str]:

@@ -74,7 +74,7 @@ class _Attempts(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class _NotNow(Exception):
+class NotNow(Exception):
     """The present branch needs no revert."""
 
 
@@ -125,7 +125,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
             context.emit(await self._write(halted))
             self._written.add(halted.identity)
             return
-        except _NotNow:
+        except NotNow:
             pass
         except errors.GitopsError as error:
             message = str(error)
@@ -142,7 +142,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
             )
 
     async def _write(self, halted: HaltedRollout) -> GitStepEvent:
-        """Pushes the revert. Raises GitopsError, and _NotNow if no revert is needed."""
+        """Pushes the revert. Raises GitopsError, and NotNow if no revert is needed."""
         context = self._context
         if not context.settings.push:
             raise errors.Refused(
@@ -165,7 +165,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         built: list[BuiltRevert] = []
 
         async def build(tip: CommitId) -> CommitId:
-            built.append(await self._build(halted, tip))
+            built.append(await self.build(halted, tip))
             if built[-1].concern:
                 raise _ForAPerson(
                     f"the revert needs a decision: {built[-1].concern}. Revert manually, or set "
@@ -187,7 +187,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         forge = self._forge()
         tip = await repository.tip(Branch(target))
         await repository.fetch(tip)
-        built = await self._build(halted, tip)
+        built = await self.build(halted, tip)
         commit = built.commit
         branch = f"gitops-ds/revert-{short(halted.commit)}-{halted.daemonset.name}"
         about = (context.clock(), halted.daemonset, halted.uid, halted.commit)
@@ -229,11 +229,11 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
             name: change.after for one in reversed(commits) for name, change in one.changes.items()
         }
 
-    async def _build(self, halted: HaltedRollout, tip: CommitId) -> BuiltRevert:
-        """The revert on the tip, unpushed. Raises GitopsError, and _NotNow if none is needed."""
+    async def build(self, halted: HaltedRollout, tip: CommitId) -> BuiltRevert:
+        """The revert on the tip, unpushed. Raises GitopsError, and NotNow if none is needed."""
         repository, applied = self._context.repository, self._context.applied()
         if applied is None or halted.identity not in {one.identity for one in applied.halted}:
-            raise _NotNow
+            raise NotNow
         await repository.fetch(halted.commit)
         halted = await self._with_commits(halted, tip)
         oldest = halted.commits[-1]
@@ -243,7 +243,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
             raise errors.Refused(f"commit {short(oldest)} is not on the branch")
         obstacle = rollout_reverts.obstacle(halted, line, rendered)
         if obstacle is not None:
-            raise _NotNow if obstacle.settled else errors.Refused(obstacle.reason)
+            raise NotNow if obstacle.settled else errors.Refused(obstacle.reason)
         commit, plan, reverted = await self._tried(halted, line, rendered)
         effect = rollout_reverts.effect(
             halted, plan, line, {**rendered, rollout_reverts.REVERT: reverted}, applied.proven
