@@ -66,16 +66,18 @@ def packed(spec: Body) -> tuple[Sequence[Sequence[str]], str]:
     return list(_containers(spec)), "" if spec.get("nodeName") else _room(spec)
 
 
-def difference(template: PodContent, pod: PodContent, mirrors: Sequence[str] = ()) -> str:
+def difference(
+    template: PodContent, pod: PodContent, mirrors: Sequence[str] = (), *, exact: bool = False
+) -> str:
     """How a pod differs from a template; empty for a pod of it. `mirrors` are prefixes of images
-    that admission puts in the place of a registry.
+    that admission puts in the place of a registry. `exact`: no image may have another digest.
     """
     found = {one.name: one for one in pod.containers}
     for wanted in template.containers:
         one = found.get(wanted.name)
         if one is None:
             return f"its pod has no container {wanted.name}"
-        if not is_image(one.image, wanted.image, mirrors):
+        if one.image != wanted.image and (exact or not is_image(one.image, wanted.image, mirrors)):
             return f"container {wanted.name} has the image {one.image}, not {wanted.image}"
         if one.rest != wanted.rest:
             return f"container {wanted.name} has another command, or other arguments or probes"

@@ -73,6 +73,7 @@ def pod_of(body: Body) -> Pod:
         ),
         content=pod_contents.of_pod(spec) if is_of_daemonset(owner) else None,
         placed=placed,
+        changed=_is_changed(metadata),
         **_pinned(body, conditions, states, placed if bound else None),
     )
 
@@ -111,6 +112,14 @@ def controller_of(metadata: Body) -> Owner | None:
                 str(reference.get("uid", "")),
             )
     return None
+
+
+def _is_changed(metadata: Body) -> bool:
+    """Whether the spec was changed after the creation. A binding does not count, and a deletion
+    counts once (pkg/registry/core/pod/strategy.go, apiserver pkg/registry/rest/delete.go).
+    """
+    deleted = metadata.get("deletionTimestamp") is not None
+    return int(metadata.get("generation") or 1) - deleted > 1
 
 
 def is_of_daemonset(owner: Owner | None) -> bool:

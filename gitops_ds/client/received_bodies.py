@@ -40,6 +40,7 @@ class _Metadata(TypedDict, total=False):
     name: Any
     uid: Any
     resourceVersion: Any
+    generation: Any
     creationTimestamp: Any
     deletionTimestamp: Any
     labels: Any

@@ -26,6 +26,7 @@ import yarl
 from gitops_ds import errors
 from gitops_ds.client import wire
 from gitops_ds.client.config import ClientConfig
+from gitops_ds.client.server_clock import ServerClock
 from gitops_ds.http_library import aiohttp
 
 if TYPE_CHECKING:
@@ -34,9 +35,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RequestCounter:
-    """Requests that were sent, and answers by method and status code (empty: no answer)."""
+    """Requests that were sent, and answers by method and status code (empty: no answer). `clock`
+    takes the times of the answers.
+    """
 
     sent: int = 0
+    clock: ServerClock | None = None
     answered: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
@@ -237,6 +241,8 @@ class Transport:
             raise errors.ClusterError("the connection to the cluster is not open")
         await self._throttle.wait()
         self.tally.sent += 1
+        clock = self.tally.clock
+        sent = clock.sent() if clock else 0.0
         headers = [*{"Content-Type": "application/json", **request.headers}.items(), *acting]
         if authorization:
             headers.append(("Authorization", authorization))
@@ -263,6 +269,8 @@ class Transport:
             self._throttle.failed()
         else:
             self._throttle.answered()
+            if clock:
+                clock.answered(sent, reply.headers.get("Date", ""))
         return reply
 
     def unreachable(self, error: BaseException) -> errors.ClusterUnreachable:

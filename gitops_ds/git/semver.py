@@ -15,7 +15,7 @@ import msgspec
 
 from gitops_ds import errors
 
-_NUMBER = r"(?:0|[1-9]\d{0,9})"
+_NUMBER = r"(?:0|[1-9][0-9]{0,9})"
 _PRE = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
 _VERSION = re.compile(rf"v?({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-({_PRE}))?(?:\+{_PRE})?")
 _PART = rf"(?:{_NUMBER}|[xX*])"
@@ -40,8 +40,13 @@ class Version:
         return self._order() < other._order()
 
     def _order(self) -> tuple[object, ...]:
-        pre = tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in self.pre)
-        return (*self.numbers, not self.pre, pre)
+        return (*self.numbers, not self.pre, tuple(map(_order_of_identifier, self.pre)))
+
+
+def _order_of_identifier(text: str) -> tuple[bool, int, str]:
+    """Numbers by their value, of any length: Python converts no more than 4,300 digits."""
+    digits = text.lstrip("0")
+    return (False, len(digits), digits) if text.isdigit() else (True, 0, text)
 
 
 class Comparison(msgspec.Struct, frozen=True):

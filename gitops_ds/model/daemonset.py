@@ -61,7 +61,8 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     runs, None without a DaemonSet as its controller. `placed` is when it was bound. Only of a
     pinned pod: `launched` is when the last of its containers that never restarted began to run;
     `nominated`: its node is nominated for it; `unprepared`: on its node, its volumes are not
-    mounted, or its network is not ready.
+    mounted, or its network is not ready. `changed`: its spec was changed after its creation, which
+    the API server counts since Kubernetes 1.33.
     """
 
     namespace: str
@@ -98,6 +99,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     launched: float = 0.0
     nominated: bool = False
     unprepared: bool = False
+    changed: bool = False
 
     @property
     def ended(self) -> bool:

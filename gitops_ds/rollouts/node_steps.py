@@ -330,9 +330,12 @@ def runs_target(layout: NodePodLayout, target: RolloutTarget, pod: Pod) -> bool:
 
 
 def _has_content(contents: tuple[PodContent, ...], pod: Pod) -> bool:
+    """Whether a pod runs one of these. Admission adds digests when a pod is created: another one in
+    a changed pod is of a person.
+    """
     if not contents or pod.content is None:
         return not contents
-    return any(not pod_contents.difference(one, pod.content) for one in contents)
+    return any(not pod_contents.difference(one, pod.content, exact=pod.changed) for one in contents)
 
 
 def _is_of_edit(target: RolloutTarget, pod: Pod) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -44,6 +43,7 @@ class PartsContext(msgspec.Struct, frozen=True):
     unfenced: Cluster
     events: EventBus
     emit_recorded: Emit
+    clock: Callable[[], float]
     at_desk: bool = False
     owned: OwnedBodies | None = None
 
@@ -70,7 +70,7 @@ def assemble(context: PartsContext) -> ServiceParts:
     # The powers observe allow no writes, so no Kubernetes events either.
     observes = service.controller.powers is Powers.OBSERVE
     emit = events.publish if observes else context.emit_recorded
-    controller = _controller(service, cluster, emit)
+    controller = _controller(context, emit)
     if context.owned is not None:
         controller.observer.keep_whole(context.owned)
     ledger = _ledger(context)
@@ -183,6 +183,7 @@ def _deployers(
         context.cluster,
         context.unfenced,
         emit_of(None),
+        context.clock,
         context.at_desk,
         claim,
         parts.ledger,
@@ -215,13 +216,14 @@ def _emit_of(
     return emit_of
 
 
-def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
+def _controller(context: PartsContext, emit: Emit) -> Controller:
     """The controller, which runs with all powers, because the page and the metrics need it."""
+    service, cluster, clock = context.service, context.cluster, context.clock
     controller = Controller(
-        cluster, service.controller.powers, emit, clock=time.time, chance=random.random
+        cluster, service.controller.powers, emit, clock=clock, chance=random.random
     )
     controller.observer.measure_with(
-        HttpGateMeter(service.metrics, cluster, service.cluster.name, time.time)
+        HttpGateMeter(service.metrics, cluster, service.cluster.name, clock)
     )
     if service.direct:
         controller.observer.observe_room()

@@ -24,13 +24,14 @@ class ServiceContext(msgspec.Struct, frozen=True):
     records of rollouts that count.
 
     `unfenced` is the cluster without the fence, for requests to the leader. `emit` gets the events
-    of the deployer.
+    of the deployer. `clock` gives seconds since 1970 as the API server.
     """
 
     service: Service
     cluster: Cluster
     unfenced: Cluster
     emit: Emit
+    clock: Callable[[], float]
     at_desk: bool
     claim: Callable[..., None] = lambda *owners, approvers=(): None
     ledger: RolloutLedger | None = None

@@ -20,6 +20,7 @@ from gitops_ds.client.fence import Fence
 from gitops_ds.client.leader_election import Candidate
 from gitops_ds.client.leader_lease import Clocks, Election
 from gitops_ds.client.rollout_ledger import RolloutLedger
+from gitops_ds.client.server_clock import ServerClock
 from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.client.transport import RequestCounter
 from gitops_ds.controller import conflict_probe
@@ -48,7 +49,8 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
     """
     _require_writes(service)
     stopping, events = _stop_signal(), EventBus([emit])
-    fence, requests = Fence(steady), RequestCounter()
+    clock = ServerClock(time.time, steady)
+    fence, requests = Fence(steady), RequestCounter(clock=clock)
     settings = service.cluster
     connection = Connection(settings.kubeconfig, settings.context, settings.namespace)
     async with contextlib.AsyncExitStack() as stack:
@@ -64,7 +66,9 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         )
         owned = await assembly.owned_bodies(service, cluster)
         parts = assembly.assemble(
-            PartsContext(service, cluster, unfenced, events, emit_recorded, at_desk, owned)
+            PartsContext(
+                service, cluster, unfenced, events, emit_recorded, clock.now, at_desk, owned
+            )
         )
         election = _election(service, unfenced, fence, emit_recorded)
         await stack.enter_async_context(http.served(service, events, parts, election, requests))

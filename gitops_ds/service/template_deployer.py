@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import state_store
@@ -71,9 +70,9 @@ class TemplateDeployer(runnable.DeployerPart):
         async with event_recorder.recorded(context.cluster, about, context.emit) as emit:
             redacted = RedactingEmit(emit)
             source = Templates(
-                context.cluster, chosen, redacted, time.time, render=context.preparing.rendered
+                context.cluster, chosen, redacted, context.clock, render=context.preparing.rendered
             )
-            timing = deployer_loop.LoopTiming(RETRY, time.time, random.random)
+            timing = deployer_loop.LoopTiming(RETRY, context.clock, random.random)
             loop = self.loop = deployer_loop.Loop(
                 source.as_source(), place, context.service.apply_options, redacted, timing
             )

@@ -78,6 +78,25 @@ def test_the_pod_of_another_owner_has_none() -> None:
         assert content_of(metadata, spec()) is None
 
 
+@pytest.mark.parametrize(
+    ("generation", "deleted", "is_changed"),
+    [(None, None, False), (1, None, False), (2, None, True), (2, "x", False), (3, "x", True)],
+)
+def test_a_pod_states_whether_its_spec_was_changed(
+    generation: int | None, deleted: str | None, is_changed: bool
+) -> None:
+    metadata = {"generation": generation, "deletionTimestamp": deleted}
+    assert pods.pod_of({"metadata": metadata, "spec": spec()}).changed is is_changed
+
+
+@pytest.mark.parametrize("image", ["cni:1@sha256:0123", "cni@sha256:0123"])
+def test_another_digest_is_a_difference_of_a_changed_pod(image: str) -> None:
+    pod = content(image=f"registry.example.com/{image}")
+    assert "has the image" in pod_contents.difference(WANTED, pod, exact=True)
+    assert pod_contents.difference(pod, pod, exact=True) == ""
+    assert pod_contents.difference(WANTED, content(), exact=True) == ""
+
+
 SIDECAR = {"name": "injected", "image": "sidecar:1"}
 
 

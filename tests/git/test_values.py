@@ -298,6 +298,14 @@ def test_versions_have_the_order_of_the_specification() -> None:
     assert sorted((v for v in reversed(versions) if v), key=lambda v: v) == versions
 
 
+def test_a_number_of_a_tag_has_any_length_and_ascii_digits() -> None:
+    """The author of a tag ends no poll of its repository by it."""
+    long = "v1.0.0-" + "1" * 5000
+    tags = ["v1.0.0-2", long, "v1.0.0-01"]
+    assert semver.best(semver.parse(">=1.0.0-0"), tags) == long
+    assert semver.version("1.1\N{ARABIC-INDIC DIGIT NINE}.0") is None
+
+
 @given(st.text())
 def test_every_failure_of_a_parser_is_a_usage_error(text: str) -> None:
     for parse in (address.parse, revision.parse, semver.parse):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,7 +71,9 @@ async def starting(
     where = address.parse(URL)
     async with SimulatedCluster() as cluster, Repository(where, cache) as repository:
         service = Service(repositories=(settings,))
-        context = ServiceContext(service, cluster, cluster, attempts.events.append, at_desk=False)
+        context = ServiceContext(
+            service, cluster, cluster, attempts.events.append, time.time, at_desk=False
+        )
         preparing = prepare_process.Preparing(memory.here())
         source = _Failing(repository, settings, "", preparing)
         source.attempts, source.error = attempts, error
@@ -112,7 +115,12 @@ async def named(cache: Path, *names: str) -> AsyncIterator[tuple[list[_Named], l
             for url in urls
         ]
         context = ServiceContext(
-            Service(repositories=tuple(each)), cluster, cluster, lambda _: None, at_desk=False
+            Service(repositories=tuple(each)),
+            cluster,
+            cluster,
+            lambda _: None,
+            time.time,
+            at_desk=False,
         )
         sources, starts = [], []
         for settings, written in zip(each, names, strict=True):

@@ -177,6 +177,7 @@ async def _pods(cluster: ClusterReader) -> Parts:
             "namespace",
             "uid",
             "resourceVersion",
+            "generation",
             "creationTimestamp",
             "deletionTimestamp",
             "labels",

@@ -207,7 +207,7 @@ class GitDeployer(runnable.DeployerPart):
             state_store.config_map_name(id),
         )
         async with event_recorder.recorded(context.cluster, state, self._emit) as emit:
-            timing = deployer_loop.LoopTiming(settings.retry_interval, time.time, random.random)
+            timing = deployer_loop.LoopTiming(settings.retry_interval, context.clock, random.random)
             options = context.service.apply_options_of(settings)
             loop = deployer_loop.Loop(
                 source.revisions(), target, options, self._waking(emit), timing
@@ -250,7 +250,7 @@ class GitDeployer(runnable.DeployerPart):
                 applied=lambda: loop.applied,
                 pushed=loop.expect,
                 emit=emit,
-                clock=time.time,
+                clock=self._context.clock,
                 chance=random.random,
             )
         )
@@ -273,7 +273,7 @@ class GitDeployer(runnable.DeployerPart):
                 cluster=self._context.cluster,
                 applied=lambda: loop.applied,
                 emit=emit,
-                clock=time.time,
+                clock=self._context.clock,
                 chance=random.random,
                 reviews=reviews.find if reviews else None,
                 ledger=self._context.ledger,
@@ -289,7 +289,7 @@ class GitDeployer(runnable.DeployerPart):
                 settings=self._settings,
                 place=lambda: self._own_place(loop),
                 emit=emit,
-                clock=time.time,
+                clock=self._context.clock,
                 chance=random.random,
             )
         )
@@ -298,7 +298,9 @@ class GitDeployer(runnable.DeployerPart):
         self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
     ) -> ClusterWatch:
         return ClusterWatch(
-            WatchContext(source.repository, self._settings, lambda: loop.orders, emit, time.time)
+            WatchContext(
+                source.repository, self._settings, lambda: loop.orders, emit, self._context.clock
+            )
         )
 
     @property
