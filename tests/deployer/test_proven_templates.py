@@ -18,7 +18,7 @@ from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, PodFault, Trouble
 from tests.deployer.rollout_scene import NODES, POLICY, Scene, both, ends, play, spoil
-from tests.deployer.test_loop import edit
+from tests.deployer.test_loop import AGENT, edit
 
 CANARY = 2
 
@@ -309,3 +309,29 @@ def test_a_daemonset_that_was_deleted_under_drift_report_is_created_by_the_next_
 
     options = ApplyOptions(patience=0.0, drift=DriftPolicy.REPORT)
     play(script, options=options)
+
+
+def test_a_daemonset_replaced_for_another_selector_is_created_with_proven_content() -> None:
+    """The API server refuses a template that the selector does not match (DS103)."""
+
+    async def script(scene: Scene) -> None:
+        changed = AGENT.format(tag="2").replace("app: agent", "app: other")
+        scene.history.push(changed)
+        scene.request()
+        await asyncio.sleep(120)
+        await scene.cluster.client("kubectl").delete(
+            DAEMONSET, "default", "agent", propagation=Propagation.ORPHAN
+        )
+        await scene.until(lambda: bool(scene.cluster.server.store.all(DAEMONSET)))
+        scene.kill()
+        scene.start()
+        for pod in scene.cluster.server.store.all(POD):
+            if pod["metadata"]["labels"]["app"] == "agent":
+                await scene.cluster.delete(POD, "default", pod["metadata"]["name"])
+        await scene.until(lambda: len(scene.on("2")) == CANARY and len(scene.pods()) == NODES)
+        daemonset = await scene.daemonset()
+        assert daemonset["spec"]["template"]["metadata"]["labels"] == {"app": "other"}
+        assert await scene.tag() == "1"
+        await ends(scene, "2")
+
+    play(script)
