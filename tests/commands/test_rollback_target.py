@@ -173,7 +173,7 @@ def test_without_an_earlier_revision_the_way_back_is_a_commit(tmp_path: Path) ->
         second = upstream.commit(files(2), "Agent 2")
         seen = agent(first, second)
         seen = replace(seen, seen=replace(seen.seen, revisions=seen.seen.revisions[1:]))
-        with pytest.raises(errors.UsageError, match="no earlier revision .*--to-commit"):
+        with pytest.raises(errors.UsageError, match=r"no earlier revision .*--to-commit"):
             await roll_back(repository, seen)
         named = RepositoryRef(repository.address)
         options = RollbackOptions(None, first, proposal=Proposal(author="Ada <ada@example.com>"))
