@@ -49,8 +49,8 @@ def is_orphaning(live: Body) -> bool:
 
 def collectable(candidates: Iterable[Key], live: Live, bundle: Bundle) -> frozenset[Key]:
     """The objects that are collected by use, regardless of `prune`: content-named ConfigMaps
-    without a reference from a pod, a kept ControllerRevision or a DaemonSet, also one that is to be
-    written; and target revisions without a DaemonSet.
+    without a reference from a pod, a kept ControllerRevision, a target revision or a DaemonSet,
+    also one that is to be written; and target revisions without a DaemonSet.
     """
     by_use = collected_by_use(candidates, live)
     return _unused_config_maps(by_use, live, bundle) | _former_targets(by_use, live)
@@ -77,7 +77,7 @@ def _unused_config_maps(candidates: Iterable[Key], live: Live, bundle: Bundle) -
         return frozenset()
     templates = [
         (key.namespace, revision.template)
-        for key, revisions in live.revisions.items()
+        for key, revisions in (*live.revisions.items(), *live.targets.items())
         for revision in revisions
     ]
     # A DaemonSet that is created during a rollout has its proven template, not that of Git.

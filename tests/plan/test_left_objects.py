@@ -201,6 +201,11 @@ def cluster(current: str, *kept: str, pods: str = "", marked: bool = True) -> Li
     return Live(objects, {KEY: revisions}, (), named)
 
 
+def of_target(config: str) -> Live:
+    """A rollout in progress, whose ConfigMap is no longer in Git (`supersede: finish-first`)."""
+    return replace(cluster("agent-new"), targets=cluster("agent-new", config).revisions)
+
+
 @pytest.mark.parametrize(
     ("seen", "goes"),
     [
@@ -209,6 +214,8 @@ def cluster(current: str, *kept: str, pods: str = "", marked: bool = True) -> Li
         (cluster("agent-old"), False),
         (cluster("agent-new", "agent-old", "agent-new"), False),
         (cluster("agent-new", pods="infra"), False),
+        (of_target("agent-old"), False),
+        (of_target("agent-new"), True),
         (cluster("agent-new", pods="elsewhere"), True),
         (cluster("agent-new", marked=False), False),
     ],
