@@ -79,6 +79,7 @@ def _show(args: UninstallArgs, what: Any, *, handed_back: int) -> None:
         fields = {
             "owners": sorted(what.owners),
             "objects": [str(key) for key in what.objects],
+            "taintedNodes": [*what.tainted],
             "handedBack": handed_back,
         }
         options.show_json(options.document("Uninstall", **fields))
@@ -93,6 +94,8 @@ def _show(args: UninstallArgs, what: Any, *, handed_back: int) -> None:
             f"--owner {owner} hands back "
             "the objects with its label"
         )
+    if what.tainted:
+        options.say(what.taint_advice)
     if not args.dry_run:
         click.echo(
             f"{counted(handed_back, 'object')} handed back; remove the service with kubectl "

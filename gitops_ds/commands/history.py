@@ -110,7 +110,10 @@ def revision_before(agent: Agent) -> Revision:
     """
     earlier = [revision for revision in agent.history if revision is not agent.current]
     if not earlier:
-        raise errors.UsageError(f"{agent.key} has no revision to go back to")
+        raise errors.UsageError(
+            f"the cluster has no earlier revision of {agent.key} (revisionHistoryLimit): name a "
+            "commit of Git with --to-commit"
+        )
     return earlier[-1]
 
 

@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import pods, revisions
+from gitops_ds.apimachinery import nodes, pods, revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.client import rollout_ledger
 from gitops_ds.controller import conflict_probe
 from gitops_ds.deployer import live_state, source_status_store, state_store
 from gitops_ds.fleet import status_writer
-from gitops_ds.model import names
+from gitops_ds.model import names, startup_taints
 from gitops_ds.model.cluster import Cluster, ClusterReader, PatchType, Selection
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.notifications import CONFIG_MAP_NAME
@@ -31,12 +31,14 @@ from gitops_ds.model.objects import (
     CONTROLLER_REVISION,
     DAEMONSET,
     LEASE,
+    NODE,
     POD,
     Body,
     Key,
     Resource,
     key_of,
 )
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.plan import object_owner
 
@@ -49,13 +51,25 @@ class Handover(msgspec.Struct, frozen=True):
     """The objects to hand back: the state of each owner, and the resource of each object; `unknown`
     kinds are no longer served.
 
-    `elsewhere` are DaemonSets of owners whose state is in another namespace, or missing.
+    `elsewhere` are DaemonSets of owners whose state is in another namespace, or missing; `tainted`
+    are the nodes with our startup taint, which only the service removes.
     """
 
     owners: Mapping[str, DeployerState]
     objects: Mapping[Key, Resource]
     unknown: tuple[Key, ...] = ()
     elsewhere: Mapping[Key, str] = msgspec.field(default_factory=dict)
+    tainted: tuple[str, ...] = ()
+
+    @property
+    def taint_advice(self) -> str:
+        """How the tainted nodes get work."""
+        some = counted(len(self.tainted), "node")
+        command = f"kubectl taint node {' '.join(self.tainted)} {startup_taints.OWN.key}-"
+        return (
+            f"the startup taint keeps pods from {some}, and no service removes it: remove it from "
+            f"the node pools, then with {command}"
+        )
 
 
 async def look(cluster: ClusterReader, namespace: str, owner: str) -> Handover:
@@ -89,7 +103,18 @@ async def look(cluster: ClusterReader, namespace: str, owner: str) -> Handover:
         resources,
         tuple(key for key in inventory if key not in resources),
         {} if owner else elsewhere,
+        () if owner else await _tainted(cluster),
     )
+
+
+async def _tainted(cluster: ClusterReader) -> tuple[str, ...]:
+    """The nodes with our startup taint; none if nodes may not be listed."""
+    try:
+        listed = map(nodes.node_of, (await cluster.list(NODE)).items)
+    except errors.Forbidden:
+        return ()
+    own = startup_taints.OWN.key
+    return tuple(sorted(node.name for node in listed if own in {one.key for one in node.taints}))
 
 
 async def _labelled(cluster: ClusterReader, owner: str) -> Mapping[Key, Resource]:

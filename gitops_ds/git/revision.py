@@ -243,7 +243,11 @@ def unknown(
     revision: RevisionSpec, refs: Mapping[str, CommitId], where: str
 ) -> errors.RevisionUnknown:
     """The error for a revision that the server does not have, with similar names."""
-    if not refs:
+    # The refs of a tag, or of a range of versions, are tags alone.
+    kind, several, prefix = "branch", "branches", "refs/heads/"
+    if isinstance(revision, Tag | Semver):
+        kind, several, prefix = "tag", "tags", "refs/tags/"
+    elif not refs:
         advice = "push a first one" if ":" in where else "commit, or push, a first one"
         return errors.RevisionUnknown(f"{where} has no commit yet: {advice}")
     names = [
@@ -256,12 +260,16 @@ def unknown(
     near = [name for name in names if text.endswith(f"/{name}")] or difflib.get_close_matches(
         text, names, 3, 0.6
     )
-    branches = sorted(r.removeprefix("refs/heads/") for r in refs if r.startswith("refs/heads/"))
-    hint = (
-        f"did you mean {' or '.join(near)}?"
-        if near
-        else f"it has the branches {', '.join(branches[:5])}"
+    others = sorted(
+        name.removeprefix(prefix)
+        for name in refs
+        if name.startswith(prefix) and not name.endswith("^{}")
     )
-    return errors.RevisionUnknown(
-        f"{where} has no {show(revision)}; {hint if near or branches else 'it has no branch'}"
-    )
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
+    elif others:
+        hint = f"it has the {several} {', '.join(others[:5])}"
+    else:
+        hint = f"it has no {kind}"
+    missing = show(revision).removeprefix("a ").removeprefix("the ")
+    return errors.RevisionUnknown(f"{where} has no {missing}; {hint}")

@@ -185,6 +185,12 @@ async def snapshot(
         return await commit_snapshot(repo, at, repository.path)
 
 
+async def rendered_again(tree: SourceTree, allowed: AllowedRenderers) -> SourceTree:
+    """The files of an expanded snapshot, with the output of another run of each program."""
+    plain = replace(tree, expanded={}, placed={}, charts={}, consumed=frozenset(), findings=())
+    return await expanded(plain, allowed, cached=False)
+
+
 async def base_snapshot(
     repository: RepositoryRef, base: str, at: str | None, server: str = ""
 ) -> SourceTree:
@@ -224,8 +230,12 @@ async def commit_named(text: str, directory: str | None) -> str:
         return await repo.tip(spec)
 
 
-async def expanded(tree: SourceTree, allowed: AllowedRenderers) -> SourceTree:
-    """The snapshot with its kustomizations and charts expanded by the allowed programs."""
+async def expanded(
+    tree: SourceTree, allowed: AllowedRenderers, *, cached: bool = True
+) -> SourceTree:
+    """The snapshot with its kustomizations and charts expanded by the allowed programs; without
+    `cached` each program runs, also for content that was rendered before.
+    """
     from gitops_ds.render import bundle, charts
 
     used_charts = charts.charts(tree)
@@ -234,7 +244,7 @@ async def expanded(tree: SourceTree, allowed: AllowedRenderers) -> SourceTree:
     from gitops_ds.renderers import expand
 
     which = expand.Which(bundle.ignored(tree), bundle.kustomizations(tree), used_charts)
-    return await expand.expand(tree, which, means(allowed))
+    return await expand.expand(tree, which, replace(means(allowed), cached=cached))
 
 
 def means(allowed: AllowedRenderers) -> Means:

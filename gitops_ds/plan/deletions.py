@@ -47,13 +47,13 @@ def is_orphaning(live: Body) -> bool:
     return is_ending(live) and "orphan" in ((live.get("metadata") or {}).get("finalizers") or ())
 
 
-def collectable(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
+def collectable(candidates: Iterable[Key], live: Live, bundle: Bundle) -> frozenset[Key]:
     """The objects that are collected by use, regardless of `prune`: content-named ConfigMaps
-    without a reference from a pod or a kept ControllerRevision, and target revisions without a
-    DaemonSet.
+    without a reference from a pod, a kept ControllerRevision, a target revision or a DaemonSet,
+    also one that is to be written; and target revisions without a DaemonSet.
     """
     by_use = collected_by_use(candidates, live)
-    return _unused_config_maps(by_use, live) | _former_targets(by_use, live)
+    return _unused_config_maps(by_use, live, bundle) | _former_targets(by_use, live)
 
 
 def _former_targets(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
@@ -71,18 +71,20 @@ def _former_targets(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
     )
 
 
-def _unused_config_maps(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
+def _unused_config_maps(candidates: Iterable[Key], live: Live, bundle: Bundle) -> frozenset[Key]:
     maps = content_named(candidates, live)
     if not maps:
         return frozenset()
     templates = [
         (key.namespace, revision.template)
-        for key, revisions in live.revisions.items()
+        for key, revisions in (*live.revisions.items(), *live.targets.items())
         for revision in revisions
     ]
+    # A DaemonSet that is created during a rollout has its proven template, not that of Git.
+    written = ((key, manifest.body) for key, manifest in bundle.manifests.items())
     templates += [
         (key.namespace, (body.get("spec") or {}).get("template") or {})
-        for key, body in live.objects.items()
+        for key, body in (*live.objects.items(), *written)
         if key.kind == "DaemonSet"
     ]
     named = set(live.named_config_maps)

@@ -122,7 +122,7 @@ def _deletes(
     bundle: Bundle, live: Live, context: PlanContext, narrowed: Mapping[Key, tuple[str, ...]]
 ) -> _Deletes:
     leaving, refused = deletions.of(bundle, live, context)
-    collected = deletions.collectable(leaving, live)
+    collected = deletions.collectable(leaving, live, bundle)
     by_use = deletions.collected_by_use(leaving, live)
     orphans = {key: one for key, one in leaving.items() if key not in by_use}
     in_use = deletions.in_use(orphans, bundle, live, context)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Drifted, Operation
-from gitops_ds.model.objects import Body, Key, annotations_of, short
+from gitops_ds.model.objects import DAEMONSET, Body, Key, annotations_of, short
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.plan import deletions, drift, field_managers, object_owner, permissions
 from gitops_ds.plan.object_owner import Hold
 from gitops_ds.plan.options import FieldConflict, PlanContext
+
+# Of ValidateImmutableField, and of the validation of role bindings
+# (k8s.io/kubernetes/pkg/apis/rbac/validation).
+_IMMUTABLE: Final = ("field is immutable", "cannot change roleRef")
 
 
 def refusal(
@@ -95,7 +100,20 @@ def _in_cluster(
 
 def rejected(key: Key, reason: str) -> Skipped:
     """The API server refused a dry run of the object."""
-    return Skipped(SkipReason.REFUSED, f"{key}: the API server refuses it: {reason}", key)
+    message = f"{key}: the API server refuses it: {reason}"
+    if any(words in reason for words in _IMMUTABLE):
+        message += f". {_replacement(key)}"
+    return Skipped(SkipReason.REFUSED, message, key)
+
+
+def _replacement(key: Key) -> str:
+    """How an object gets another value of an immutable field."""
+    is_daemonset = (key.group, key.kind) == (DAEMONSET.group, DAEMONSET.kind)
+    where = f" -n {key.namespace}" if key.namespace else ""
+    command = f"kubectl{where} delete {'ds' if is_daemonset else key.kind.lower()} {key.name}"
+    if is_daemonset:
+        command += " --cascade=orphan, which keeps its pods (DS103)"
+    return f"Revert the field, or replace the object: {command}; it is created again"
 
 
 def unlisted(key: Key, reason: str) -> Skipped:

@@ -18,6 +18,12 @@ from gitops_ds.render.layout import File, Layout
 # An exact version, as Helm requires (https://semver.org): a range could select another chart later.
 _EXACT = re.compile(r"v?\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+# Functions of Helm and Sprig whose result differs in each run, inside an action.
+# https://helm.sh/docs/chart_template_guide/function_list/
+_VARYING = re.compile(
+    rb"\{\{(?:(?!\}\}).)*?\b(?:rand\w+|uuidv4|now|ago|gen[A-Z]\w+|htpasswd|bcrypt|shuffle|encryptAES)\b",
+    re.DOTALL,
+)
 _NEAR = frozenset(["localhost", "127.0.0.1", "::1"])
 
 
@@ -31,6 +37,22 @@ def charts(snapshot: SourceTree) -> tuple[Chart, ...]:
     return tuple(
         _chart(name, source, repo_layout) for name, source in sources if source.section("helm")
     )
+
+
+def may_vary(snapshot: SourceTree) -> bool:
+    """Whether the output of a rendered chart may differ in another run: a file of it has a function
+    of random values or of the time, or its files are not in the snapshot.
+    """
+    if not snapshot.charts:
+        return False
+    files = snapshot.files
+    for chart in charts(snapshot):
+        if isinstance(chart.where, Remote) or chart.where.suffix == ".tgz":
+            return True
+        own = [path for path in files if chart.where in path.parents]
+        if any(_VARYING.search(files[path]) for path in (*own, *chart.values_files, chart.file)):
+            return True
+    return False
 
 
 def inside(folder: PurePosixPath, relative: str) -> PurePosixPath | None:

@@ -172,17 +172,18 @@ def is_sops(value: Any) -> bool:
 
 def _opened(value: dict[str, Any], pointer: Pointer) -> Iterator[ParsedObject | Pointer]:
     """The object itself, or the items of a list, in which apiVersion and kind may be implied by the
-    list's kind (kubectl's typed lists).
+    list's kind (kubectl's typed lists). Null items are none, as a generator without objects writes.
 
     For an item that is not an object, its pointer.
     """
     items = value.get("items")
-    if not (value["kind"].endswith("List") and isinstance(items, list)):
+    is_list = value["kind"].endswith("List") and "items" in value
+    if not (is_list and isinstance(items, list | None)):
         yield ParsedObject(value, pointer)
         return
     kind = value["kind"].removesuffix("List")
     type_meta = {"apiVersion": value["apiVersion"], "kind": kind} if kind else {}
-    for index, item in enumerate(items):
+    for index, item in enumerate(items or ()):
         at = Pointer(pointer.file, pointer.document, (*pointer.path, "items", index))
         own = {**type_meta, **item} if isinstance(item, Mapping) else None
         if own is not None and is_object(own):

@@ -114,7 +114,8 @@ async def _build(
             top: _not_built(kustomizations[top], allowed=means.allowed.kustomize) for top in tops
         }
     keys = await asyncio.to_thread(_keys, tops, files, command)
-    cached = {top: await asyncio.to_thread(disk_cache.read, means.cache, keys[top]) for top in tops}
+    cache = means.output_cache
+    cached = {top: await asyncio.to_thread(disk_cache.read, cache, keys[top]) for top in tops}
     made: dict[PurePosixPath, bytes | Finding] = {
         top: data for top, data in cached.items() if data is not None
     }
@@ -137,7 +138,7 @@ async def _build(
         ) from None
     for top in missing:
         if isinstance(result := made[top], bytes):
-            await asyncio.to_thread(disk_cache.write, means.cache, keys[top], result)
+            await asyncio.to_thread(disk_cache.write, cache, keys[top], result)
     return made
 
 

@@ -119,12 +119,12 @@ async def _one(chart: Chart, files: Files, means: Means) -> bytes | tuple[Findin
         *content.values,
         *parts,
     )
-    cached = await asyncio.to_thread(disk_cache.read, means.cache, key)
+    cached = await asyncio.to_thread(disk_cache.read, means.output_cache, key)
     if cached is not None:
         return cached
     made = await _template(chart, files, [program, "template", *options], content, means)
     if isinstance(made, bytes):
-        await asyncio.to_thread(disk_cache.write, means.cache, key, made)
+        await asyncio.to_thread(disk_cache.write, means.output_cache, key, made)
     return made
 
 

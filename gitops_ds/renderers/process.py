@@ -55,14 +55,21 @@ class Means(msgspec.Struct, frozen=True):
     """The resources of a render: programs on the path `search` (None: PATH), limits, and the cache
     directory.
 
-    `ends` is the deadline of all renders together, in the time of the event loop.
+    Without `cached` every program runs, and its output is not cached. `ends` is the deadline of all
+    renders together, in the time of the event loop.
     """
 
     allowed: AllowedRenderers = PROGRAMS
     limits: RepositoryLimits = RENDER
     search: str | None = None
     cache: Path | None = None
+    cached: bool = True
     ends: float = math.inf
+
+    @property
+    def output_cache(self) -> Path | None:
+        """The cache of what programs printed."""
+        return self.cache if self.cached else None
 
     def timed(self) -> Means:
         """The same with a deadline for one snapshot, from now on: the time of a few programs for

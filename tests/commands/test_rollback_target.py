@@ -163,3 +163,21 @@ def test_a_rollback_during_a_rollout_restores_what_is_proven(
             await roll_back(repository, rolling(proven, target, halt))
 
     play(script, tmp_path)
+
+
+def test_without_an_earlier_revision_the_way_back_is_a_commit(tmp_path: Path) -> None:
+    """As with `revisionHistoryLimit: 0`."""
+
+    async def script(upstream: Upstream, repository: Repository) -> None:
+        first = upstream.commit(files(1), "Agent 1")
+        second = upstream.commit(files(2), "Agent 2")
+        seen = agent(first, second)
+        seen = replace(seen, seen=replace(seen.seen, revisions=seen.seen.revisions[1:]))
+        with pytest.raises(errors.UsageError, match=r"no earlier revision .*--to-commit"):
+            await roll_back(repository, seen)
+        named = RepositoryRef(repository.address)
+        options = RollbackOptions(None, first, proposal=Proposal(author="Ada <ada@example.com>"))
+        done = await rollback.roll_back_in(repository, named, seen, options)
+        assert done.way.reverts == second
+
+    play(script, tmp_path)

@@ -5,6 +5,7 @@ and at rest.
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -12,13 +13,16 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Propagation
 from gitops_ds.model.decision import Powers
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NODE, POD, Body
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, PodFault, Trouble
+from tests.deployer import test_template_commits
 from tests.deployer.rollout_scene import NODES, POLICY, Scene, both, ends, play, spoil
-from tests.deployer.test_loop import edit
+from tests.deployer.test_loop import AGENT, edit
+from tests.deployer.test_template_commits import FIRST, Folder
+from tests.plan.world import daemonset
 
 CANARY = 2
 
@@ -309,3 +313,53 @@ def test_a_daemonset_that_was_deleted_under_drift_report_is_created_by_the_next_
 
     options = ApplyOptions(patience=0.0, drift=DriftPolicy.REPORT)
     play(script, options=options)
+
+
+def test_a_daemonset_replaced_for_another_selector_is_created_with_proven_content() -> None:
+    """The API server refuses a template that the selector does not match (DS103)."""
+
+    async def script(scene: Scene) -> None:
+        changed = AGENT.format(tag="2").replace("app: agent", "app: other")
+        scene.history.push(changed)
+        scene.request()
+        await asyncio.sleep(120)
+        await scene.cluster.client("kubectl").delete(
+            DAEMONSET, "default", "agent", propagation=Propagation.ORPHAN
+        )
+        await scene.until(lambda: bool(scene.cluster.server.store.all(DAEMONSET)))
+        scene.kill()
+        scene.start()
+        for pod in scene.cluster.server.store.all(POD):
+            if pod["metadata"]["labels"]["app"] == "agent":
+                await scene.cluster.delete(POD, "default", pod["metadata"]["name"])
+        await scene.until(lambda: len(scene.on("2")) == CANARY and len(scene.pods()) == NODES)
+        daemonset = await scene.daemonset()
+        assert daemonset["spec"]["template"]["metadata"]["labels"] == {"app": "other"}
+        assert await scene.tag() == "1"
+        await ends(scene, "2")
+
+    play(script)
+
+
+def test_a_daemonset_that_is_created_in_a_rollout_has_the_config_of_its_proven_template() -> None:
+    body = daemonset()
+    volume = {"name": "config", "configMap": {"name": "agent"}}
+    body["spec"]["template"]["spec"]["volumes"] = [volume]
+    config = "agents/agent/config/agent.conf"
+    base = {**test_template_commits.BASE, FIRST: json.dumps(body), config: "level: info"}
+
+    async def script(scene: Scene, history: Folder) -> None:
+        history.change({config: "level: debug"})
+        scene.request()
+        await scene.until(lambda: bool(scene.decision.at_risk))
+        scene.kill()
+        await scene.cluster.client("kubectl").delete(DAEMONSET, "default", "agent")
+        await asyncio.sleep(120)
+        scene.start()
+        await scene.until(lambda: len(scene.cluster.server.store.all(DAEMONSET)) == 2)
+        await asyncio.sleep(5)
+        created = (await scene.daemonset())["spec"]["template"]["spec"]["volumes"]
+        known = {one["metadata"]["name"] for one in scene.cluster.server.store.all(CONFIG_MAP)}
+        assert created[0]["configMap"]["name"] in known
+
+    test_template_commits.play(script, base=base)

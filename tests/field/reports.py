@@ -187,6 +187,13 @@ VERDICTS: Final = (
         ),
         "DS006",
     ),
+    Verdict(
+        "fluxcd/flux2#2404",
+        daemonset(metadata="managedFields: [{manager: kubectl, operation: Apply}]"),
+        "DS006",
+    ),
+    Verdict("fluxcd/flux2#2404 of no field", daemonset(metadata="managedFields: []"), "DS006"),
+    Verdict("fluxcd/flux2#2404 with null", daemonset(metadata="managedFields: null")),
     Verdict("kubernetes-sigs/kustomize#3877", binding("kind: ServiceAccount, name: a"), "DS005"),
     Verdict(
         "kubernetes-sigs/kustomize#4015", binding("kind: ServiceAccount, name: a, namespace: argo")

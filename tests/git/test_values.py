@@ -250,6 +250,25 @@ def test_an_unknown_revision_is_reported_with_similar_names() -> None:
     assert "has no commit yet" in str(revision.unknown(Head(), {}, "https://h/a"))
 
 
+TAGS = {name: id for name, id in REFS.items() if name.startswith("refs/tags/")}
+
+
+@pytest.mark.parametrize(
+    ("spec", "refs", "words"),
+    [
+        (Tag("v9"), {}, "has no tag v9; it has no tag"),
+        (Semver("^9"), {}, "has no tag in the version range ^9; it has no tag"),
+        (Tag("zzzz"), TAGS, "it has the tags both, v1.2.0, v1.3.0, v2.0.0-rc.1"),
+        (Semver("2.x"), TAGS, "it has the tags both, v1.2.0, v1.3.0, v2.0.0-rc.1"),
+        (Tag("v1.3.9"), TAGS, "did you mean v1.3.0"),
+    ],
+)
+def test_an_unknown_tag_is_reported_with_the_tags_of_the_server(
+    spec: revision.RevisionSpec, refs: dict[str, CommitId], words: str
+) -> None:
+    assert words in str(revision.unknown(spec, refs, "https://h/a"))
+
+
 @pytest.mark.parametrize(
     ("range_", "inside", "outside"),
     [

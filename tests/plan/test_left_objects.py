@@ -174,7 +174,7 @@ def test_content_named_config_maps_and_target_revisions_are_collected_by_use() -
     live = Live(objects)
     by_use = {content, former, current, elsewhere, ending}
     assert deletions.collected_by_use(objects, live) == by_use
-    assert deletions.collectable(objects, live) == {content, former, elsewhere}
+    assert deletions.collectable(objects, live, NOTHING) == {content, former, elsewhere}
     assert deletions.collected_by_use([CONFIG, own, KEY], live) == frozenset()
 
 
@@ -201,6 +201,11 @@ def cluster(current: str, *kept: str, pods: str = "", marked: bool = True) -> Li
     return Live(objects, {KEY: revisions}, (), named)
 
 
+def of_target(config: str) -> Live:
+    """A rollout in progress, whose ConfigMap is no longer in Git (`supersede: finish-first`)."""
+    return replace(cluster("agent-new"), targets=cluster("agent-new", config).revisions)
+
+
 @pytest.mark.parametrize(
     ("seen", "goes"),
     [
@@ -209,6 +214,8 @@ def cluster(current: str, *kept: str, pods: str = "", marked: bool = True) -> Li
         (cluster("agent-old"), False),
         (cluster("agent-new", "agent-old", "agent-new"), False),
         (cluster("agent-new", pods="infra"), False),
+        (of_target("agent-old"), False),
+        (of_target("agent-new"), True),
         (cluster("agent-new", pods="elsewhere"), True),
         (cluster("agent-new", marked=False), False),
     ],
@@ -216,7 +223,19 @@ def cluster(current: str, *kept: str, pods: str = "", marked: bool = True) -> Li
 def test_a_config_map_is_collected_only_when_no_template_revision_or_pod_references_it(
     seen: Live, goes: bool
 ) -> None:
-    assert deletions.collectable([OLD], seen) == (frozenset({OLD}) if goes else frozenset())
+    assert deletions.collectable([OLD], seen, NOTHING) == (
+        frozenset({OLD}) if goes else frozenset()
+    )
+
+
+@pytest.mark.parametrize(("config", "goes"), [("agent-old", False), ("agent-new", True)])
+def test_a_config_map_of_a_daemonset_that_is_to_be_created_stays(config: str, goes: bool) -> None:
+    """During a rollout it is created with the proven template, and has no revision and no pod."""
+    gone = Live({OLD: there(OLD, labels={names.CONTENT_NAMED: "agent"})})
+    written = bundle(manifest("1", template=template(config)))
+    assert deletions.collectable([OLD], gone, written) == (
+        frozenset({OLD}) if goes else frozenset()
+    )
 
 
 def test_config_maps_of_volumes_projections_and_the_environment_are_in_use() -> None:

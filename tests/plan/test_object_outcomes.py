@@ -39,6 +39,36 @@ CONTEXT = PlanContext(Stamp("test"), ApplyOptions(adopt=True))
 
 
 @pytest.mark.parametrize(
+    ("key", "reason", "command"),
+    [
+        (
+            KEY,
+            "spec.selector: Invalid value: {}: field is immutable",
+            "kubectl -n infra delete ds agent --cascade=orphan",
+        ),
+        (
+            Key("", "ConfigMap", "infra", "agent"),
+            "data: Forbidden: field is immutable when `immutable` is set",
+            "kubectl -n infra delete configmap agent;",
+        ),
+        (
+            Key("rbac.authorization.k8s.io", "ClusterRoleBinding", "", "agent"),
+            "roleRef: Invalid value: {}: cannot change roleRef",
+            "kubectl delete clusterrolebinding agent;",
+        ),
+        (KEY, "spec.template.spec.containers: Required value", ""),
+    ],
+)
+def test_the_refusal_of_an_immutable_field_has_the_way_out(
+    key: Key, reason: str, command: str
+) -> None:
+    message = refusals.rejected(key, reason).message
+    assert reason in message
+    assert command in message
+    assert ("kubectl" in message) == bool(command)
+
+
+@pytest.mark.parametrize(
     ("answer", "in_sync", "operation", "reason"),
     [
         (None, True, Operation.KEEP, None),

@@ -426,3 +426,32 @@ def test_a_live_template_that_is_proven_stays_for_any_manifest() -> None:
     old["spec"]["template"]["spec"]["dnsPolicy"] = "Default"
     complete = copy.deepcopy(old["spec"]["template"])
     assert template_history.kept_template(old, template("2"), complete) == template("1")
+
+
+def labelled(tag: str, label: str) -> dict[str, Any]:
+    """The DaemonSet in Git with another selector and the label that it matches."""
+    body = copy.deepcopy(dict(manifest(tag).body))
+    body["spec"]["selector"] = {"matchLabels": {"app": label}}
+    body["spec"]["template"]["metadata"]["labels"] = {"app": label}
+    return body
+
+
+@pytest.mark.parametrize(
+    ("old", "git", "label"),
+    [
+        (None, labelled("2", "agent"), "agent"),
+        (None, labelled("2", "other"), "other"),  # replaced
+        (labelled("1", "other"), labelled("2", "other"), "other"),  # created, not recorded yet
+        (labelled("1", "agent"), labelled("2", "other"), "agent"),  # refused
+        (labelled("1", "third"), labelled("2", "other"), "agent"),  # of another writer
+    ],
+)
+def test_the_proven_template_has_labels_that_the_selector_matches(
+    old: dict[str, Any] | None, git: dict[str, Any], label: str
+) -> None:
+    history = TemplateHistory(proof("1"), template("1"), uid="u1")
+    found = template_history.selected(history, old, git)
+    assert found.template == labelled("1", label)["spec"]["template"]
+    assert found.proof is not None
+    assert found.proof.template == proofs.identity(found.template)
+    assert (found == history) == (label == "agent")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from gitops_ds.model.sources.repository_limits import NO_PROGRAMS, PROGRAMS, AllowedRenderers
 from gitops_ds.settings import service
 from tests import renderers
+from tests.cli import commands
 from tests.cli.test_fix import AGENT
 
 pytestmark = pytest.mark.renderers
@@ -119,3 +121,37 @@ def test_output_of_helm_and_kustomize_is_not_fixed_and_a_message_has_the_reason(
         assert all(any(way in line for way in ways) for line in mine), "\n".join(mine)
     assert "0 fixed in 0 files" in output
     assert {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()} == before
+
+
+RANDOM, SECONDS, FIXED = "randAlphaNum 5 | quote", "now | unixEpoch | quote", '"info"'
+
+
+@pytest.mark.parametrize(
+    ("level", "archive", "places"),
+    [
+        (FIXED, False, []),
+        (RANDOM, False, ["agents/a/chart/templates/ds.yaml:27:15"]),
+        (SECONDS, False, ["agents/a/chart/templates/ds.yaml:27:15"]),
+        (RANDOM, True, ["agents/a/source.yaml:2:3"]),
+    ],
+)
+def test_a_chart_whose_output_differs_in_each_run_is_found_after_it_was_cached(
+    tmp_path: Path, level: str, archive: bool, places: list[str]
+) -> None:
+    template = renderers.TEMPLATE.replace(".Values.level", level)
+    chart = renderers.chart("agents/a/chart", templates__ds_DOT_yaml=template)
+    if archive:
+        own = {name.removeprefix("agents/a/chart/"): text for name, text in chart.items()}
+        chart = {"agents/a/chart.tgz": renderers.packed(own)}
+    source = f"helm:\n  chart: chart{'.tgz' * archive}\n"
+    for name, content in renderers.repository(source, chart).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        data = content if isinstance(content, bytes) else content.encode()
+        (tmp_path / name).write_bytes(data)
+    path = f"{renderers.programs()}:{os.environ['PATH']}"
+    with tempfile.TemporaryDirectory() as cache:
+        for command in ("render", "check"):
+            words = (command, "-C", tmp_path, "--allow", "helm", *["--all"] * (command == "check"))
+            output = commands.invoked(*words, PATH=path, GITOPS_DS_CACHE=cache).stdout
+    found = [line for line in output.splitlines() if "DS805" in line]
+    assert [line.strip().split(": ")[0] for line in found] == places

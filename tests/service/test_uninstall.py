@@ -14,7 +14,8 @@ import pytest
 from gitops_ds import errors, simulator
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.commands import uninstall
-from gitops_ds.model.objects import LEASE, NAMESPACE
+from gitops_ds.model import startup_taints
+from gitops_ds.model.objects import LEASE, NAMESPACE, NODE
 from gitops_ds.simulator import virtual_time
 from tests import controlplane, gitservers
 from tests.cluster.program import Ended, in_this_process
@@ -143,6 +144,18 @@ async def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None
         ):
             await uninstall.must_be_stopped(cluster, "gitops-ds")
         renewing.cancel()
+
+
+async def test_nodes_that_keep_the_startup_taint_are_named_with_the_command() -> None:
+    async with simulator.SimulatedCluster() as cluster:
+        cluster.add_nodes(simulator.NodeSpec(name) for name in ("node-1", "node-2", "node-3"))
+        for name in ("node-3", "node-1"):
+            taints = [{"key": startup_taints.OWN.key, "effect": "NoSchedule"}]
+            await cluster.patch(NODE, "", name, {"spec": {"taints": taints}})
+        found = await uninstall.look(cluster, "gitops-ds", "")
+        assert found.tainted == ("node-1", "node-3")
+        command = "kubectl taint node node-1 node-3 gitops-ds.io/agents-not-ready-"
+        assert found.taint_advice.endswith(command)
 
 
 @pytest.mark.controlplane

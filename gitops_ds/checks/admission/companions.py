@@ -42,6 +42,9 @@ def values(body: Body) -> Iterator[Violation]:
     metadata = section(body.get("metadata"))
     if metadata.get("uid"):
         yield Violation(("metadata", "uid"), "uid identifies an object of one cluster: remove it")
+    if metadata.get("managedFields") is not None:  # an empty list too
+        message = "a server-side apply must not have managedFields: remove them"
+        yield Violation(("metadata", "managedFields"), message)
     if (version := metadata.get("resourceVersion")) and not (
         version.isascii() and version.isdigit()
     ):

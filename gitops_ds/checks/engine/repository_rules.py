@@ -4,12 +4,13 @@ not reproducible.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 from gitops_ds.checks.engine.rule import ObjectRule, Violation, advice, no_violations, refused
 from gitops_ds.model.finding import Place, Severity
+from gitops_ds.model.objects import Path
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import SourceTree
 
@@ -18,7 +19,6 @@ SAME_TWICE: Final[ObjectRule] = advice(
     Severity.ERROR,
     "rendering is not reproducible",
     no_violations,
-    on=False,
 )
 _HAS_A_CLUSTER: Final[ObjectRule] = advice(
     "DS806", Severity.ERROR, "environment has no cluster", no_violations, on=False
@@ -86,5 +86,20 @@ def differences(one: Bundle, again: Bundle) -> Iterator[Violation]:
                 "pods restart without need"
             )
             yield Violation(
-                (), f"{message}: look for random values and dates in its template", object=key
+                _first_difference(first.body, second.body),
+                f"{message}: look for random values and dates in its template",
+                object=key,
             )
+
+
+def _first_difference(one: Any, other: Any) -> Path:
+    """The path of the first value that differs; empty if one body alone has it."""
+    fields: Iterable[tuple[str | int, Any, Any]] = ()
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        fields = ((key, value, other[key]) for key, value in one.items() if key in other)
+    elif isinstance(one, list) and isinstance(other, list):
+        fields = ((index, *values) for index, values in enumerate(zip(one, other, strict=False)))
+    return next(
+        ((step, *_first_difference(left, right)) for step, left, right in fields if left != right),
+        (),
+    )

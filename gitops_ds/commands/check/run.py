@@ -6,12 +6,14 @@ start of the program.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Any
 
 from gitops_ds.apimachinery import node_pools
 from gitops_ds.checks.engine import check as check_rules
+from gitops_ds.checks.engine.repository_rules import SAME_TWICE
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult, together
 from gitops_ds.errors import UsageError
 from gitops_ds.model.live import Live
@@ -23,6 +25,7 @@ from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import cluster_waves
 from gitops_ds.render import bundle as rendering
+from gitops_ds.render import charts
 
 
 async def sides(
@@ -45,8 +48,10 @@ async def sides(
             await open_repository.base_snapshot(repository, options.base, at, options.base_from),
             cached=options.cached,
         )
-    twice = b"DS805" in head.files.get(PurePosixPath("gitops-ds.yaml"), b"")
-    again = await open_repository.snapshot(repository, at) if twice else None
+    again = None
+    if charts.may_vary(head):
+        await asyncio.sleep(1 - time.time() % 1)  # a template may print the time in seconds
+        again = await open_repository.rendered_again(head, repository.allowed)
     if options.live is None:
         return CheckInput(head, base, live, again)
     from gitops_ds.commands import cluster_snapshot
@@ -104,7 +109,7 @@ def of(sides: CheckInput, options: CheckOptions) -> CheckResult:
     more = list(check_rules.repository(bundles, head)) if set(names) >= set(every) else []
     if sides.again is not None:
         for name, bundle in bundles.items():
-            if bundle.rules.get("DS805"):
+            if bundle.rules.get(SAME_TWICE.id, SAME_TWICE.on):
                 again = rendering.render(sides.again, cluster=name, namespace=options.namespace)
                 more += check_rules.differing(bundle, again, head)
     if sides.base is None:

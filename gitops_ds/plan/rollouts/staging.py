@@ -129,6 +129,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         current = next((one for one in every if one.name == name), None)
         history = template_history.ended(history, current, git)
         history = template_history.completed(history, current, git)
+        history = template_history.selected(history, old, manifest.body)
         is_open = old is not None and template_history.is_open(old, stored, git)
         return cls(
             bundle, live, context, manifest, history, git, answer, is_open and answer is None

@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery import label_selector, revisions
 from gitops_ds.apimachinery.rollouts import halted_templates, proofs
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
@@ -50,6 +50,32 @@ def read(
         history = replace(history, uid=str(metadata.get("uid") or ""))
     halted = halted_templates.remembered(metadata, targets, replace(history, uid=stored.uid))
     return replace(history, halted=halted)
+
+
+def selected(history: TemplateHistory, old: Body | None, desired: Body) -> TemplateHistory:
+    """The history with a template in force that the selector of the DaemonSet matches; `desired` is
+    the DaemonSet in Git.
+
+    A selector is immutable: one that Git changes takes effect when the DaemonSet is replaced
+    (DS103), and the API server refuses the proven template for the new object. It gets the labels
+    of Git, so that anything else of the template in Git is staged.
+    """
+    selector = label_selector.of_label_selector((old or desired)["spec"].get("selector") or {})
+    labels = _labels(desired["spec"]["template"])
+    if (
+        history.proof is None
+        or label_selector.all_match(selector, _labels(history.template))
+        or not label_selector.all_match(selector, labels)
+    ):
+        return history
+    metadata = {**(history.template.get("metadata") or {}), "labels": labels}
+    template = {**history.template, "metadata": metadata}
+    proof = replace(history.proof, template=proofs.identity(template), source="", hash="")
+    return replace(history, proof=proof, template=template)
+
+
+def _labels(template: Body) -> Mapping[str, str]:
+    return (template.get("metadata") or {}).get("labels") or {}
 
 
 def is_open(old: Body, stored: TemplateHistory, git: GitTemplate) -> bool:
