@@ -178,9 +178,10 @@ class GitDeployer(runnable.DeployerPart):
         with contextlib.suppress(errors.ClusterError):
             owners = await state_store.owners(context.cluster, namespace, repository)
             context.claim(*owners, approvers=self._settings.approvers)
-            if context.service.startup_taints is not None:
-                states = [await state_store.load(context.cluster, namespace, id) for id in owners]
-                self._knows_required = any(one.knows_required for one in states)
+            states = [await state_store.load(context.cluster, namespace, id) for id in owners]
+            for state in states:
+                context.claims.bodies.add(state.inventory)
+            self._knows_required = any(one.knows_required for one in states)
 
     @contextlib.asynccontextmanager
     async def _loop_of(
