@@ -18,17 +18,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
+import msgspec
+
 from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import announced_daemonsets, attested_records
+from gitops_ds.apimachinery.rollouts import (
+    announced_daemonsets,
+    attested_records,
+    target_revisions,
+)
 from gitops_ds.apimachinery.rollouts.announced_daemonsets import DaemonSetWrite
 from gitops_ds.apimachinery.rollouts.attested_records import WRITTEN_BY_US, Digests, RecordWrite
 from gitops_ds.client import namespaced_create
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, ClusterReader, PatchType, Selection
 from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.decision import Observation
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, Body
+from gitops_ds.model.values import replace
 
 CONFIG_MAP_NAME = "gitops-ds.rollouts"
 _REFUSAL = ".refusal"  # the end of the key of a message; it begins with the UID of the revision
@@ -40,11 +48,37 @@ async def read(cluster: ClusterReader, namespace: str) -> Digests | None:
     return None if data is None else _digests_in(data)
 
 
-async def refusals(cluster: ClusterReader, namespace: str) -> Mapping[str, str]:
-    """By the UID of a target revision, why the API server refuses the record of its rollout. Raises
-    ClusterError.
+class StoredLedger(msgspec.Struct, frozen=True):
+    """The content of the ConfigMap, for commands: the digests and announcements, and by the UID of
+    a target revision why the API server refuses the record of its rollout.
     """
-    return _refusals_in(await _data(cluster, namespace) or {})
+
+    digests: Digests = {}
+    refusals: Mapping[str, str] = {}
+
+    def attested(self, daemonset: DaemonSet, revision: Revision) -> Revision:
+        """A revision of a DaemonSet with what the service knows about it."""
+        if self.announces(daemonset):
+            revision = attested_records.attested(revision, self.digests)
+        message = self.refusals.get(revision.uid)
+        return target_revisions.unrecorded(revision, message) if message else revision
+
+    def announces(self, daemonset: DaemonSet) -> bool:
+        """Whether the service applied the DaemonSet."""
+        return bool(announced_daemonsets.owners(daemonset.uid, self.digests))
+
+    def as_announced(self, seen: Observation) -> Observation:
+        """The observation of a DaemonSet with what its deployer announced, nothing if it did not;
+        of its revisions `attested` removes what does not count before.
+        """
+        found = announced_daemonsets.as_announced(seen.daemonset, seen.revisions, self.digests)
+        return replace(seen, daemonset=found)
+
+
+async def stored(cluster: ClusterReader, namespace: str) -> StoredLedger | None:
+    """The stored ledger, None without the ConfigMap. Raises ClusterError."""
+    data = await _data(cluster, namespace)
+    return None if data is None else StoredLedger(_digests_in(data), _refusals_in(data))
 
 
 async def _data(cluster: ClusterReader, namespace: str) -> Mapping[str, str] | None:

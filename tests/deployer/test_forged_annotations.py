@@ -16,6 +16,7 @@ from gitops_ds.apimachinery.rollouts import announced_daemonsets, proofs
 from gitops_ds.apimachinery.rollouts.announced_daemonsets import DaemonSetWrite
 from gitops_ds.client import rollout_ledger
 from gitops_ds.client.owned_bodies import OwnedBodies
+from gitops_ds.fleet import agents
 from gitops_ds.model import names
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.rollouts import RolloutHeld
@@ -83,6 +84,10 @@ async def test_a_forged_annotation_changes_no_node_and_is_named(
     hold = scene.decision.hold if rollout is None else rollout.stages.hold
     assert hold is not None
     assert (hold.kind, named in hold.reason) == (HoldKind.EDITED, True)
+    now = scene.cluster.server.now()
+    (agent,) = await agents.list_agents(scene.cluster.client("person"), "gitops-ds", now)
+    assert agent.hold == hold
+    assert agent.owner == "test"
 
 
 @both
@@ -108,6 +113,10 @@ async def test_a_rollout_whose_owner_label_was_edited_ends(
     await at_canary(scene)
     patch = {"metadata": {"labels": {names.OWNER_LABEL: label}}}
     await scene.cluster.client("mallory").patch(DAEMONSET, "default", "agent", patch)
+    now = scene.cluster.server.now()
+    (agent,) = await agents.list_agents(scene.cluster.client("person"), "gitops-ds", now)
+    assert (agent.owner, agents.is_copy(agent)) == ("test", False)
+    assert agent.state.inventory
     await scene.until(lambda: len(scene.on("2")) == NODES, minutes=15)
 
 
