@@ -91,12 +91,20 @@ async def test_a_forged_annotation_changes_no_node_and_is_named(
 
 
 @both
-@pytest.mark.parametrize("forged", [names.ROLLOUT_POLICY, names.PROVEN, names.TARGET])
+@pytest.mark.parametrize(
+    ("forged", "text"),
+    [
+        (names.ROLLOUT_POLICY, AT_ONCE),
+        (names.ROLLOUT_POLICY, None),
+        (names.PROVEN, AT_ONCE),
+        (names.TARGET, AT_ONCE),
+    ],
+)
 async def test_a_forged_annotation_is_corrected_and_the_rollout_ends(
-    scene: Scene, /, powers: Powers, forged: str
+    scene: Scene, /, powers: Powers, forged: str, text: str | None
 ) -> None:
     await at_canary(scene)
-    await forge(scene, {forged: AT_ONCE})
+    await forge(scene, {forged: text})
     await asyncio.sleep(20)
     assert len(scene.on("2")) == CANARIES
     await ends(scene, "2")
