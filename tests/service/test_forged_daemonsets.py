@@ -73,7 +73,8 @@ async def _scenes(
     canaries = watch.uids("2")
     assert len(canaries) == CANARIES
     applied = _read_by_rollout(plane)
-    for forged in (RESTING, AT_ONCE, UNPACED) * 2:  # after some corrections the deployer waits for longer
+    # After some corrections the deployer waits for longer.
+    for forged in (RESTING, AT_ONCE, UNPACED) * 2:
         await asyncio.to_thread(_annotate, plane, forged)
         await asyncio.sleep(0.3)
     await staged.until(lambda: _read_by_rollout(plane) == applied, log.read_text)
