@@ -207,9 +207,7 @@ class Cache:
             daemonset=daemonset,
             nodes=self._sorted_nodes,
             pods=tuple(sorted(self._candidate_pods(daemonset), key=lambda pod: pod.name)),
-            revisions=tuple(
-                sorted(self._candidate_revisions(daemonset), key=lambda r: (r.number, r.name))
-            ),
+            revisions=tuple(sorted(self.revisions_of(daemonset), key=lambda r: (r.number, r.name))),
             backoffs=dict(memory.backoffs),
             vanished=dict(memory.vanished),
             namesake=self._namesake(daemonset),
@@ -220,10 +218,6 @@ class Cache:
     def daemonsets(self) -> Iterable[DaemonSet]:
         """The known DaemonSets."""
         return self._daemonsets.values()
-
-    def revisions_of(self, daemonset: DaemonSet) -> Sequence[Revision]:
-        """The revisions of a DaemonSet."""
-        return self._candidate_revisions(daemonset)
 
     @property
     def uids(self) -> Set[str]:
@@ -244,7 +238,7 @@ class Cache:
     def find(self, key: Key) -> tuple[DaemonSet | None, Sequence[Revision]]:
         """A DaemonSet with its revisions; None if it does not exist."""
         daemonset = self._daemonsets.get(key)
-        return daemonset, () if daemonset is None else self._candidate_revisions(daemonset)
+        return daemonset, () if daemonset is None else self.revisions_of(daemonset)
 
     @property
     def busy_nodes(self) -> frozenset[str]:
@@ -300,7 +294,8 @@ class Cache:
             )
         ]
 
-    def _candidate_revisions(self, daemonset: DaemonSet) -> list[Revision]:
+    def revisions_of(self, daemonset: DaemonSet) -> list[Revision]:
+        """The revisions of a DaemonSet: its own ones, and orphans that it selects."""
         candidates = self._revisions.candidates(daemonset.uid, daemonset.key.namespace)
         overlaid = self._written_revisions.overlay(candidates, lambda revision: revision.uid)
         return [
