@@ -43,6 +43,10 @@ class OwnedBodies:
         """Subscribes to added keys."""
         self._listeners.append(grown)
 
+    def has(self, key: Key) -> bool:
+        """Whether the object with a key is owned."""
+        return key in self._keys
+
     def whole(self, body: Body) -> bool:
         """Whether the object is owned. A ControllerRevision belongs to its DaemonSet."""
         return any(key in self._keys for key in _keys(body))

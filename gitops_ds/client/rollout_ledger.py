@@ -1,11 +1,11 @@
-"""The digests of the records of rollouts that the service wrote, and of the annotations of their
-DaemonSets, in a ConfigMap of its namespace.
+"""The digests of the records of rollouts that the service wrote, and the announcements of the
+DaemonSets that it applied, in a ConfigMap of its namespace.
 
 The digest is stored before the record is written, beside that of the present record: after a crash
-in between, the record is one of the two. Those of a new DaemonSet, whose UID only the answer to its
-creation has, are stored after it; each reconciliation of its deployer stores them again if they are
-missing. Each annotation of a revision has a key of its own, and so have all of a DaemonSet, so a
-write is a patch of this key. Keys of objects that no longer exist are removed by the next write.
+in between, the record is one of the two. That of a new DaemonSet, whose UID only the answer to its
+creation has, is stored after it; each reconciliation of its deployer stores it again if it is
+missing. Each annotation of a revision has a key of its own, and so has each DaemonSet, so a write
+is a patch of this key. Keys of objects that no longer exist are removed by the next write.
 
 A cluster without the ConfigMap has records of a version that stored no digests: the first leader
 adopts those that exist, once.
@@ -18,20 +18,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
+import msgspec
+
 from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import attested_records
-from gitops_ds.apimachinery.rollouts.attested_records import (
-    WRITTEN_BY_US,
-    DaemonSetWrite,
-    Digests,
-    RecordWrite,
+from gitops_ds.apimachinery.rollouts import (
+    announced_daemonsets,
+    attested_records,
+    target_revisions,
 )
+from gitops_ds.apimachinery.rollouts.announced_daemonsets import DaemonSetWrite
+from gitops_ds.apimachinery.rollouts.attested_records import WRITTEN_BY_US, Digests, RecordWrite
 from gitops_ds.client import namespaced_create
+from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, ClusterReader, PatchType, Selection
 from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.decision import Observation
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, Body
+from gitops_ds.model.values import replace
 
 CONFIG_MAP_NAME = "gitops-ds.rollouts"
 _REFUSAL = ".refusal"  # the end of the key of a message; it begins with the UID of the revision
@@ -43,11 +48,37 @@ async def read(cluster: ClusterReader, namespace: str) -> Digests | None:
     return None if data is None else _digests_in(data)
 
 
-async def refusals(cluster: ClusterReader, namespace: str) -> Mapping[str, str]:
-    """By the UID of a target revision, why the API server refuses the record of its rollout. Raises
-    ClusterError.
+class StoredLedger(msgspec.Struct, frozen=True):
+    """The content of the ConfigMap, for commands: the digests and announcements, and by the UID of
+    a target revision why the API server refuses the record of its rollout.
     """
-    return _refusals_in(await _data(cluster, namespace) or {})
+
+    digests: Digests = {}
+    refusals: Mapping[str, str] = {}
+
+    def attested(self, daemonset: DaemonSet, revision: Revision) -> Revision:
+        """A revision of a DaemonSet with what the service knows about it."""
+        if self.announces(daemonset):
+            revision = attested_records.attested(revision, self.digests)
+        message = self.refusals.get(revision.uid)
+        return target_revisions.unrecorded(revision, message) if message else revision
+
+    def announces(self, daemonset: DaemonSet) -> bool:
+        """Whether the service applied the DaemonSet."""
+        return bool(announced_daemonsets.owners(daemonset.uid, self.digests))
+
+    def as_announced(self, seen: Observation) -> Observation:
+        """The observation of a DaemonSet with what its deployer announced, nothing if it did not;
+        of its revisions `attested` removes what does not count before.
+        """
+        found = announced_daemonsets.as_announced(seen.daemonset, seen.revisions, self.digests)
+        return replace(seen, daemonset=found)
+
+
+async def stored(cluster: ClusterReader, namespace: str) -> StoredLedger | None:
+    """The stored ledger, None without the ConfigMap. Raises ClusterError."""
+    data = await _data(cluster, namespace)
+    return None if data is None else StoredLedger(_digests_in(data), _refusals_in(data))
 
 
 async def _data(cluster: ClusterReader, namespace: str) -> Mapping[str, str] | None:
@@ -72,7 +103,8 @@ def _refusals_in(data: Mapping[str, str]) -> dict[str, str]:
 
 class RolloutLedger:
     """The digests in memory and in the cluster, of the leader. `whole` are the objects of which a
-    list has all fields; `announced` gets the UIDs of DaemonSets whose digests changed.
+    list has all fields; `announced` gets the UIDs of DaemonSets whose announcements changed, and
+    `existing` returns those of all revisions and DaemonSets, none before they are known.
     """
 
     def __init__(
@@ -82,6 +114,7 @@ class RolloutLedger:
         self._known: dict[str, frozenset[str]] | None = None
         self._shown: set[str] = set()  # UIDs of objects that existed
         self.announced: Callable[[Set[str]], None] = lambda _: None
+        self.existing: Callable[[], Set[str]] = frozenset
         self._refusals: dict[str, str] = {}
 
     async def begin(self) -> None:
@@ -102,37 +135,34 @@ class RolloutLedger:
         """
         return attested_records.attested(revision, self._known or {})
 
-    def unannounced(
-        self, daemonset: DaemonSet, own_revisions: Iterable[Revision]
-    ) -> tuple[str, ...]:
-        """The annotations for the rollout of a DaemonSet that its deployer did not announce."""
-        return attested_records.unannounced(daemonset, own_revisions, self._known or {})
+    def as_announced(self, daemonset: DaemonSet, own_revisions: Iterable[Revision]) -> DaemonSet:
+        """The DaemonSet with what its deployer announced."""
+        return announced_daemonsets.as_announced(daemonset, own_revisions, self._known or {})
+
+    def owners(self, uid: str) -> Set[str]:
+        """The owners of a DaemonSet; none if nothing was announced."""
+        return announced_daemonsets.owners(uid, self._known or {})
 
     @property
     def is_begun(self) -> bool:
         """Whether this process leads, and has read the digests."""
         return self._known is not None
 
-    async def announce(self, write: RecordWrite, existing: Set[str] = frozenset()) -> None:
-        """Stores the digest of a text before it is written. `existing` are the UIDs of all
-        revisions and DaemonSets, if known. Raises ClusterError.
-        """
+    async def announce(self, write: RecordWrite) -> None:
+        """Stores the digest of a text before it is written. Raises ClusterError."""
         if self._known is not None:
             digests = attested_records.after(write, self._known)
-            await self._store(self._known, {write.key: digests}, existing)
+            await self._store(self._known, {write.key: digests})
 
     async def announce_daemonsets(self, writes: Iterable[DaemonSetWrite]) -> None:
-        """Stores the digests of the annotations of DaemonSets. Raises ClusterError."""
+        """Stores what is stated on DaemonSets. Raises ClusterError."""
         if (known := self._known) is not None:
-            digests = {write.key: write.digests(known) for write in writes}
-            if changed := await self._store(known, digests):
+            announcements = {write.key: write.announcement(known) for write in writes}
+            if changed := await self._store(known, announcements):
                 self.announced({attested_records.uid_of(key) for key in changed})
 
     async def _store(
-        self,
-        known: dict[str, frozenset[str]],
-        wanted: Mapping[str, frozenset[str]],
-        existing: Set[str] = frozenset(),
+        self, known: dict[str, frozenset[str]], wanted: Mapping[str, frozenset[str]]
     ) -> Set[str]:
         """Stores these digests, and returns the keys of those that were others."""
         changed: dict[str, frozenset[str] | None] = {
@@ -142,7 +172,7 @@ class RolloutLedger:
         }
         if not changed:
             return changed.keys()
-        gone = self._gone(existing)
+        gone = self._gone(self.existing())
         changed |= dict.fromkeys(gone)
         refused = self._refusals.keys() & map(attested_records.uid_of, gone)
         texts = {key: _text(digests) if digests else None for key, digests in changed.items()}
@@ -187,9 +217,12 @@ class RolloutLedger:
         for daemonset in map(daemonsets.daemonset_of, listed.items):
             space = daemonset.key.namespace
             near = (one for one in present if one.raw["metadata"]["namespace"] == space)
-            stated = attested_records.with_target_of(daemonset.annotations, near)
-            write = DaemonSetWrite(daemonset.uid, stated)
-            adopted |= {write.key: digests} if (digests := write.digests({})) else {}
+            template = announced_daemonsets.target_template(daemonset.raw, near)
+            stated = announced_daemonsets.stated_on(daemonset.raw, template)
+            is_whole = self._whole is None or self._whole(daemonset.raw)
+            if is_whole and stated[names.OWNER_LABEL]:
+                write = DaemonSetWrite(daemonset.uid, stated)
+                adopted[write.key] = write.announcement({})
         await self._create(_texts(adopted))
         return adopted
 

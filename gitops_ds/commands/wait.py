@@ -166,7 +166,7 @@ class _Wait(msgspec.Struct):
         """That no running service continues the staged rollout; empty without one, if a service
         does, and if that is unknown.
         """
-        owner = agents.owner(self.staged.seen) if self.staged is not None else ""
+        owner = self.staged.owner if self.staged is not None else ""
         if not owner:
             return ""
         source: SourceStatus | None = None
@@ -253,7 +253,7 @@ class _Wait(msgspec.Struct):
             agent = self._agent(fleet)
         except errors.NoMatch as error:
             return f"not created yet ({error}); waits for commit {short(self.options.commit)}"
-        commit, owner = self.options.commit, agents.owner(agent.seen)
+        commit, owner = self.options.commit, agent.owner
         carries = agent.seen.daemonset.annotations.get(names.COMMIT, "")
         state = await state_store.load(self.cluster, self.state_namespace, owner) if owner else None
         applied = state.last_good if state else None

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Set
 
 from gitops_ds.apimachinery import foreign_bodies, pods, revisions
 from gitops_ds.apimachinery.rollouts import rollout_annotations
 from gitops_ds.apimachinery.rollouts.attested_records import RecordWrite
 from gitops_ds.client.informer import InformerEvent
+from gitops_ds.client.owned_bodies import OwnedBodies
 from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.controller import conflict_probe, executor
 from gitops_ds.controller.actions import WriteHooks
@@ -63,7 +64,7 @@ class Controller:
         self._cluster, self._powers, self._emit, self._clock = cluster, powers, emit, clock
         hooks = ObserverHooks(self._received, self._wake, self._handled)
         self.observer = Observer(cluster, emit, clock=clock, chance=chance, hooks=hooks)
-        self.observer.cache.is_ours = self._is_claimed
+        self.observer.is_ours = self._is_claimed
         self._rivals = Rivals()
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
@@ -78,6 +79,7 @@ class Controller:
         self._leading = True
         self._claimed: frozenset[str] | None = None
         self._approvers: dict[str, str] = {}  # by owner, as in the annotation
+        self._owned: OwnedBodies | None = None
         self._ledger: RolloutLedger | None = None
         self._turns: dict[asyncio.Task[None], float] = {}
 
@@ -90,13 +92,23 @@ class Controller:
         self._approvers |= dict.fromkeys(owners, ",".join(sorted(approvers)))
         self._wake(self.observer.keys)
 
+    def own(self, bodies: OwnedBodies) -> None:
+        """Limits the rollouts to these DaemonSets: a copied label gives no other one a rollout.
+        Only with powers full the others are read whole too. Before `run`.
+        """
+        self._owned = bodies
+        bodies.listen(lambda added: self._wake({key for key in added if key.is_daemonset}))
+        if self._powers is not Powers.FULL:
+            self.observer.keep_whole(bodies)
+
     def attest(self, ledger: RolloutLedger) -> None:
         """Counts only the records and annotations in a ledger, of the claimed DaemonSets. Before
         `run`.
         """
         self._ledger, ledger.announced = ledger, self.observer.announced
+        ledger.existing = lambda: self.observer.cache.uids
         self.observer.cache.attested = self._attested
-        self.observer.unannounced = self._unannounced
+        self.observer.as_announced = self._as_announced
 
     def _counting(self, daemonset: DaemonSet) -> RolloutLedger | None:
         """The ledger that decides what counts of a DaemonSet; None if it is shown only."""
@@ -104,17 +116,16 @@ class Controller:
         is_begun = ledger is not None and ledger.is_begun
         return ledger if is_begun and self._is_claimed(daemonset) else None
 
-    def _unannounced(
-        self, daemonset: DaemonSet, own_revisions: Sequence[Revision]
-    ) -> tuple[str, ...]:
+    def _as_announced(self, daemonset: DaemonSet, own_revisions: Iterable[Revision]) -> DaemonSet:
         ledger = self._counting(daemonset)
-        return () if ledger is None else ledger.unannounced(daemonset, own_revisions)
+        return daemonset if ledger is None else ledger.as_announced(daemonset, own_revisions)
 
     def _attested(self, daemonset: DaemonSet, revision: Revision) -> Revision:
         if (ledger := self._counting(daemonset)) is None:
             return revision
-        approvers = self._approvers.get(object_owner.owner_of(daemonset.raw))
-        if approvers is not None:
+        known = self._owners(daemonset) & self._approvers.keys()
+        if known:
+            approvers = ",".join(filter(None, (self._approvers[owner] for owner in sorted(known))))
             revision = rollout_annotations.approved_by(revision, approvers)
         return ledger.attested(revision)
 
@@ -125,14 +136,21 @@ class Controller:
             present = (revisions.annotations_of(one) for one in seen.revisions if one.uid == uid)
             before = str(next(present, {}).get(annotation) or "")
             write = RecordWrite(uid, annotation, text, before)
-            await ledger.announce(write, self.observer.cache.uids)
+            await ledger.announce(write)
 
     def _is_claimed(self, daemonset: DaemonSet) -> bool:
         if self._claimed is None:
             return True
-        # A DaemonSet of others is reduced: a copied label gives it no rollout.
-        is_reduced = foreign_bodies.is_reduced(daemonset.raw)
-        return object_owner.owner_of(daemonset.raw) in self._claimed and not is_reduced
+        if foreign_bodies.is_reduced(daemonset.raw):
+            return False
+        return not self._claimed.isdisjoint(self._owners(daemonset))
+
+    def _owners(self, daemonset: DaemonSet) -> Set[str]:
+        """The owners that applied a DaemonSet; by its label before that was announced."""
+        if self._ledger is not None and (announced := self._ledger.owners(daemonset.uid)):
+            return announced
+        is_owned = self._owned is None or self._owned.has(daemonset.key)
+        return {object_owner.owner_of(daemonset.raw)} if is_owned else frozenset()
 
     @property
     def waiting(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 
 import msgspec
 
@@ -24,6 +24,7 @@ from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.daemonset.epochs import Epochs
 from gitops_ds.daemonset.node_room import NodeCapacity
 from gitops_ds.errors import Expired, WatchSilent
+from gitops_ds.model import names
 from gitops_ds.model.cluster import ClusterReader, Listing, Selection, WatchEvent
 from gitops_ds.model.daemonset import DaemonSet, PodCause
 from gitops_ds.model.decision import Decision, Observation
@@ -32,6 +33,7 @@ from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import NODE, POD, Body, Key, Resource
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.model.values import replace
+from gitops_ds.rollouts.stage_inputs import Rollout
 
 # seconds: interval of a list of the nodes and a reconciliation of every DaemonSet, without events
 LIST_NODES_AGAIN = 300.0
@@ -104,16 +106,17 @@ class Observer:
         self.rollouts = Rollouts(
             emit,
             clock,
-            lambda: filter(None, map(self.observe, self.keys)),
-            rollouts=lambda: self.cache.rollouts,
+            self._applied,
+            rollouts=self._rollouts_in_progress,
             others=self.cache,
             gates=self.gates,
             warnings=self.pod_warnings.of,
         )
         self.synced = asyncio.Event()
-        self.unannounced: Callable[[DaemonSet, Sequence[Revision]], tuple[str, ...]] = (
-            lambda _daemonset, _revisions: ()
+        self.as_announced: Callable[[DaemonSet, Iterable[Revision]], DaemonSet] = (
+            lambda daemonset, _: daemonset
         )
+        self.is_ours: Callable[[DaemonSet], bool] = lambda _: True  # applied from Git
 
     def observe_room(self) -> None:
         """Adds the free capacity of nodes to observations. Before `run`."""
@@ -169,17 +172,27 @@ class Observer:
         seen = self.cache.observe(key, self._clock())
         if seen is None:
             return None
-        daemonset = seen.daemonset
-        if unannounced := self.unannounced(daemonset, seen.revisions):
-            daemonset = replace(daemonset, unannounced=unannounced)
         return replace(
             seen,
-            daemonset=daemonset,
+            daemonset=self.as_announced(seen.daemonset, seen.revisions),
             own_node=self._own_node,
             rooms=None if self._rooms is None else self._rooms.look(),
             epoch=self.epochs.number,
             unlisted=tuple(kind.plural for kind in self.epochs.unlisted),
         )
+
+    def _applied(self) -> Iterator[Observation]:
+        """The observations of all our DaemonSets."""
+        for daemonset in tuple(self.cache.daemonsets):
+            if self.is_ours(daemonset) and (seen := self.observe(daemonset.key)) is not None:
+                yield seen
+
+    def _rollouts_in_progress(self) -> Iterator[Rollout]:
+        """Our DaemonSets with a target, each with its revisions."""
+        for daemonset in self.cache.daemonsets:
+            announced = self.as_announced(daemonset, ()) if self.is_ours(daemonset) else None
+            if announced is not None and announced.annotations.get(names.TARGET):
+                yield announced, self.cache.revisions_of(daemonset)
 
     def stage_inputs(self, seen: Observation) -> StageInputs | None:
         """The inputs of a DaemonSet's staged rollout, None without one."""

@@ -6,7 +6,7 @@ nodes are kept parsed, with only the fields that decisions need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from gitops_ds.apimachinery import (
@@ -29,7 +29,6 @@ from gitops_ds.daemonset.indexes import (
     scope_of_revision,
 )
 from gitops_ds.daemonset.memory import LAPSES_AFTER, DaemonSetMemories, PendingWrites
-from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
 from gitops_ds.model.decision import Decision, Observation
@@ -44,12 +43,11 @@ class Cache:
     """The objects of one cluster. One writer (the watches and the executor), read by `observe`.
 
     `by_node` is an index of pods by node, if it is set before the first list. `attested` returns a
-    revision of a DaemonSet with the annotations that count; `is_ours`: we pace its rollout.
+    revision of a DaemonSet with the annotations that count.
     """
 
     def __init__(self) -> None:
         self.by_node: PodsByNode | None = None
-        self.is_ours: Callable[[DaemonSet], bool] = lambda _: True
         self.attested: Callable[[DaemonSet, Revision], Revision] = lambda _, revision: revision
         self._daemonsets: dict[Key, DaemonSet] = {}
         self._nodes: dict[str, Node] = {}
@@ -209,9 +207,7 @@ class Cache:
             daemonset=daemonset,
             nodes=self._sorted_nodes,
             pods=tuple(sorted(self._candidate_pods(daemonset), key=lambda pod: pod.name)),
-            revisions=tuple(
-                sorted(self._candidate_revisions(daemonset), key=lambda r: (r.number, r.name))
-            ),
+            revisions=tuple(sorted(self.revisions_of(daemonset), key=lambda r: (r.number, r.name))),
             backoffs=dict(memory.backoffs),
             vanished=dict(memory.vanished),
             namesake=self._namesake(daemonset),
@@ -219,15 +215,15 @@ class Cache:
         )
 
     @property
-    def rollouts(self) -> Iterator[tuple[DaemonSet, Sequence[Revision]]]:
-        """Our DaemonSets with a target, each with its revisions."""
-        for daemonset in self._daemonsets.values():
-            if daemonset.annotations.get(names.TARGET) and self.is_ours(daemonset):
-                yield daemonset, self._candidate_revisions(daemonset)
+    def daemonsets(self) -> Iterable[DaemonSet]:
+        """The known DaemonSets."""
+        return self._daemonsets.values()
 
     @property
     def uids(self) -> Set[str]:
-        """The UIDs of all DaemonSets and revisions."""
+        """The UIDs of all DaemonSets and revisions; none before all kinds were listed."""
+        if not self.synced:
+            return frozenset()
         return {one.uid for one in self._daemonsets.values()} | set(self._revision_uids.values())
 
     def with_uids(self, uids: Set[str]) -> set[Key]:
@@ -242,7 +238,7 @@ class Cache:
     def find(self, key: Key) -> tuple[DaemonSet | None, Sequence[Revision]]:
         """A DaemonSet with its revisions; None if it does not exist."""
         daemonset = self._daemonsets.get(key)
-        return daemonset, () if daemonset is None else self._candidate_revisions(daemonset)
+        return daemonset, () if daemonset is None else self.revisions_of(daemonset)
 
     @property
     def busy_nodes(self) -> frozenset[str]:
@@ -298,7 +294,8 @@ class Cache:
             )
         ]
 
-    def _candidate_revisions(self, daemonset: DaemonSet) -> list[Revision]:
+    def revisions_of(self, daemonset: DaemonSet) -> list[Revision]:
+        """The revisions of a DaemonSet: its own ones, and orphans that it selects."""
         candidates = self._revisions.candidates(daemonset.uid, daemonset.key.namespace)
         overlaid = self._written_revisions.overlay(candidates, lambda revision: revision.uid)
         return [

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
-from gitops_ds.apimachinery.rollouts.attested_records import DaemonSetWrite
+from gitops_ds.apimachinery.rollouts.announced_daemonsets import DaemonSetWrite
 from gitops_ds.deployer import deletion_contents
 from gitops_ds.model.cluster import Cluster, ClusterReader
 from gitops_ds.model.live import Revision

@@ -39,17 +39,19 @@ class AgentHealths(msgspec.Struct, frozen=True):
 async def read(
     cluster: ClusterReader,
     seen: Sequence[Observation],
+    applied: Sequence[Observation],
     *,
     has_nodes: bool,
     others: OtherPods | None = None,
 ) -> AgentHealths:
-    """The healths of these DaemonSets; with `has_nodes` false by their status alone. `others` are
-    the pods of other owners. Raises ClusterError.
+    """The healths of these DaemonSets; with `has_nodes` false by their status alone. `applied` are
+    those from Git, which rollouts may wait for; `others` the pods of other owners. Raises
+    ClusterError.
     """
     if not has_nodes:
         return AgentHealths({one.daemonset.key: _by_status(one) for one in seen})
     warnings = await _warnings(cluster, seen)
-    assemble = staged_rollouts.from_objects(seen, warnings, others)
+    assemble = staged_rollouts.from_objects(applied, warnings, others)
     return AgentHealths(
         await _healths(cluster, seen, assemble, warnings),
         {one.daemonset.key: staged_rollouts.read(one, assemble) for one in seen},

@@ -12,8 +12,9 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import request_costs, revisions, timestamps
-from gitops_ds.apimachinery.rollouts import proofs, target_revisions
+from gitops_ds.apimachinery.rollouts import proofs
 from gitops_ds.client import rollout_ledger
+from gitops_ds.client.rollout_ledger import StoredLedger
 from gitops_ds.daemonset import cache, competing_controller
 from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.fleet import agent_healths, health, staged_rollouts
@@ -53,6 +54,11 @@ class Agent(msgspec.Struct, frozen=True):
     def key(self) -> Key:
         """Its name."""
         return self.seen.daemonset.key
+
+    @property
+    def owner(self) -> str:
+        """The ID of the owner that applied it; empty without one, and for a copy."""
+        return "" if is_copy(self) else owner(self.seen)
 
     @property
     def counts(self) -> Counts:
@@ -101,7 +107,7 @@ class Agent(msgspec.Struct, frozen=True):
         """The commit that gave a revision its template, the last one if several did. Empty for a
         template that no commit has.
         """
-        if is_copy(self.seen):  # the built-in controller copies the annotations to revisions
+        if is_copy(self):  # the built-in controller copies the annotations to revisions
             return ""
         by_content = self.state.commits.get(self.key)
         if by_content is not None:
@@ -128,12 +134,9 @@ async def list_agents(
     status of the DaemonSet, and `say` receives a warning.
     """
     content, unseen = cache.Cache(), ""
-    refusals = await _refusals(cluster, state_namespace)
-    content.attested = lambda _, revision: (
-        target_revisions.unrecorded(revision, message)
-        if (message := refusals.get(revision.uid))
-        else revision
-    )
+    ledger = await _ledger(cluster, state_namespace)
+    if ledger is not None:
+        content.attested = ledger.attested
     lists = await asyncio.gather(
         *(cluster.list(resource) for resource in cache.WATCHED), return_exceptions=True
     )
@@ -152,8 +155,15 @@ async def list_agents(
         )
     observed = [one for key in content.keys if (one := content.observe(key, now)) is not None]
     seen = [one for one in observed if not competing_controller.is_probe(one.daemonset.raw)]
+    if ledger is not None:
+        seen = [
+            ledger.as_announced(one) if ledger.announces(one.daemonset) else one for one in seen
+        ]
     owners = await read_owners(cluster, state_namespace, seen, now)
-    healths = await agent_healths.read(cluster, seen, has_nodes=not unseen, others=content)
+    if ledger is not None:  # a service announces each DaemonSet that it applies
+        seen = [ledger.as_announced(one) if owner(one) in owners.sources else one for one in seen]
+    applied = [one for one in seen if owners.applied(one)]
+    healths = await agent_healths.read(cluster, seen, applied, has_nodes=not unseen, others=content)
     return tuple(
         Agent(
             one,
@@ -172,6 +182,11 @@ class Owners(msgspec.Struct, frozen=True):
     states: Mapping[str, DeployerState]
     sources: Mapping[str, SourceStatus]
 
+    def applied(self, seen: Observation) -> bool:
+        """Whether one of them applied a DaemonSet, as far as known."""
+        id = owner(seen)
+        return bool(id) and _has(self.states.get(id, DeployerState()), seen.daemonset.key)
+
     def of(self, agent: Agent) -> Agent:
         """The agent with the state of its owner and the status of its repository."""
         id = owner(agent.seen)
@@ -189,11 +204,11 @@ async def read_owners(
     return Owners(dict(zip(ids, states, strict=True)), sources)
 
 
-async def _refusals(cluster: ClusterReader, namespace: str) -> Mapping[str, str]:
+async def _ledger(cluster: ClusterReader, namespace: str) -> StoredLedger | None:
     try:
-        return await rollout_ledger.refusals(cluster, namespace)
+        return await rollout_ledger.stored(cluster, namespace)
     except (errors.Forbidden, errors.Invalid, errors.BadRequest):
-        return {}
+        return None
 
 
 async def _sources(
@@ -222,18 +237,30 @@ async def with_state(cluster: ClusterReader, state_namespace: str, agent: Agent)
 
 def owner(seen: Observation) -> str:
     """The ID of the owner that applied it; empty for an object of another tool, and for a copy."""
-    return "" if is_copy(seen) else object_owner.owner_of(seen.daemonset.raw)
+    daemonset = seen.daemonset
+    labelled = "" if _is_marked(daemonset) else object_owner.owner_of(daemonset.raw)
+    return daemonset.owner or labelled
 
 
-def is_copy(seen: Observation) -> bool:
-    """Whether its labels and annotations were copied from another object, which its tracking ID
-    names.
+def is_copy(agent: Agent) -> bool:
+    """Whether its labels and annotations were copied from another object: its tracking ID names
+    that one, or the owner has not applied it.
     """
-    mark = object_owner.mark_of(seen.daemonset.raw)
-    return mark not in (
-        None,
-        object_owner.mark(object_owner.owner_of(seen.daemonset.raw), seen.daemonset.key),
-    )
+    daemonset = agent.seen.daemonset
+    is_other = _is_marked(daemonset) or not _has(agent.state, daemonset.key)
+    return not daemonset.owner and is_other
+
+
+def _is_marked(daemonset: DaemonSet) -> bool:
+    """Whether the tracking ID of a DaemonSet names another object."""
+    mark = object_owner.mark_of(daemonset.raw)
+    owner = object_owner.owner_of(daemonset.raw)
+    return mark not in (None, object_owner.mark(owner, daemonset.key))
+
+
+def _has(state: DeployerState, key: Key) -> bool:
+    """Whether an owner applied an object, by its stored state; True without one."""
+    return not state.version or key in state.inventory
 
 
 def missing(
@@ -302,7 +329,7 @@ def sync_of(agent: Agent) -> tuple[str, str]:
     annotations, source = agent.seen.daemonset.annotations, agent.source
     if not annotations.get(names.COMMIT):
         return "Unknown", "not applied by gitops-ds"
-    if is_copy(agent.seen):
+    if is_copy(agent):
         return "Unknown", "not applied by gitops-ds: its annotations are copied"
     if agent.stale:
         return "Unknown", agent.stale
@@ -346,7 +373,7 @@ def commit_of(agent: Agent) -> str:
     """The commit that gave its template; empty for a template that no commit has, and for a
     copy.
     """
-    if changed_since(agent) or is_copy(agent.seen) or is_foreign(agent):
+    if changed_since(agent) or is_copy(agent) or is_foreign(agent):
         return ""
     return agent.seen.daemonset.annotations.get(names.COMMIT, "")
 

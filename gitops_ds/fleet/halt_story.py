@@ -31,7 +31,7 @@ class HaltStory(msgspec.Struct, frozen=True):
 
 def of(agent: Agent) -> tuple[HaltStory, ...]:
     """The halted rollouts of an agent, oldest first."""
-    if is_copy(agent.seen):
+    if is_copy(agent):
         return ()
     daemonset = agent.seen.daemonset
     targets = [

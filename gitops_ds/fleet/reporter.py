@@ -128,7 +128,7 @@ class StatusReporter:
         return (
             status_line(agent, self.tracker.losses(agent.key))
             for agent in self.tracker.agents()
-            if agents.owner(agent.seen)
+            if agent.owner
         )
 
 

@@ -133,7 +133,7 @@ class StatusWriter:
     def _owner(self, agent: Agent) -> str:
         """The ID of its owner; of a missing agent, the owner whose inventory contains it."""
         states = self._states()
-        owner = agents.owner(agent.seen)
+        owner = agent.owner
         return (
             owner
             if owner in states

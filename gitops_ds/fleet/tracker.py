@@ -173,7 +173,7 @@ class StatusTracker:
                 ours = {
                     agent.key
                     for agent in self.agents()
-                    if fleet_agents.owner(agent.seen) or not agent.seen.daemonset.uid
+                    if agent.owner or not agent.seen.daemonset.uid
                 }
                 self.wake(ours | self._applied())
             case ActionFailed(daemonset=key, action=CreatePod(), error=error) if is_refusal(error):

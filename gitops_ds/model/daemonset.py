@@ -180,7 +180,7 @@ class DaemonSet(msgspec.Struct, frozen=True):
     `template_generation` is the text of its annotation if that is a number, else empty. `selector`
     is None if it selects everything; such a DaemonSet must not be reconciled. `counts` and
     `observed_generation` are those of its status. `unannounced` are the annotations for its rollout
-    that its deployer did not announce, as far as known.
+    that its deployer did not announce, and `owner` is the owner that it announced, as far as known.
     """
 
     key: Key
@@ -200,6 +200,7 @@ class DaemonSet(msgspec.Struct, frozen=True):
     observed_generation: int = 0
     collision_count: int | None = None
     unannounced: tuple[str, ...] = ()
+    owner: str = ""
 
     @property
     def may_have_parked_nodes(self) -> bool:

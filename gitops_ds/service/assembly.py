@@ -50,10 +50,9 @@ class PartsContext(msgspec.Struct, frozen=True):
 
 async def owned_bodies(service: Service, cluster: ClusterReader) -> OwnedBodies | None:
     """The objects of the stored states, whose bodies are kept whole from the first list on. None
-    for a service that reads each DaemonSet whole: it runs their pods, or has no repository.
+    for a service without repositories.
     """
-    deploys = service.repositories or service.templates is not None
-    if not deploys or service.controller.powers is not Powers.PACE:
+    if not service.repositories and service.templates is None:
         return None
     from gitops_ds.deployer import state_store
 
@@ -72,7 +71,7 @@ def assemble(context: PartsContext) -> ServiceParts:
     emit = events.publish if observes else context.emit_recorded
     controller = _controller(context, emit)
     if context.owned is not None:
-        controller.observer.keep_whole(context.owned)
+        controller.own(context.owned)
     ledger = _ledger(context)
     if ledger is not None:
         controller.attest(ledger)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from gitops_ds.apimachinery.rollouts.attested_records import DaemonSetWrite
+from gitops_ds.apimachinery.rollouts.announced_daemonsets import DaemonSetWrite
 from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.deployer.object_claims import Claims
 from gitops_ds.model.cluster import Cluster

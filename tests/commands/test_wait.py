@@ -18,9 +18,17 @@ from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.fleet import agent_json, agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
-from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NODE, POD, CommitId, Key, Resource
+from gitops_ds.model.objects import (
+    CONFIG_MAP,
+    DAEMONSET,
+    NODE,
+    POD,
+    CommitId,
+    Key,
+    Resource,
+    key_of,
+)
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
@@ -43,21 +51,20 @@ async def attend(there: Setup, **options: Any) -> list[str]:
 
 
 async def apply_by(there: Setup, commit: CommitId) -> None:
-    """What the deployer leaves behind: the owner on the object, the commit in its state."""
+    """What the deployer leaves behind: the owner on the object, the object and the commit in its
+    state.
+    """
     owned = {
         "metadata": {
             "labels": {names.OWNER_LABEL: "fleet.main"},
             "annotations": {names.COMMIT: OLD},
         }
     }
-    await there.people.patch(DAEMONSET, "default", "agent", owned)
+    applied = key_of(await there.people.patch(DAEMONSET, "default", "agent", owned))
     state = await state_store.load(there.people, "gitops-ds", "fleet.main")
-    await state_store.save(
-        there.people,
-        "gitops-ds",
-        "fleet.main",
-        replace(state or DeployerState(), last_good=commit, last_attempted=commit),
-    )
+    state = replace(state, inventory=frozenset((applied,)))
+    state = replace(state, last_good=commit, last_attempted=commit)
+    await state_store.save(there.people, "gitops-ds", "fleet.main", state)
 
 
 async def test_a_wait_ends_when_every_node_has_an_available_pod_with_each_message_once() -> None:

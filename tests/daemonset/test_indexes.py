@@ -8,11 +8,9 @@ from typing import Any
 from gitops_ds.apimachinery import pods
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.daemonset.indexes import BusyNodes, PodsByNode
-from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.daemonset import Owner, Pod
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
-from tests.daemonset.test_cache import revision
+from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from tests.daemonset.world import daemonset, node
 
 
@@ -88,20 +86,6 @@ def test_only_an_event_of_a_busy_node_replaces_the_names() -> None:
     assert busy.names == {"a"}
     busy.changed(second, None)
     assert busy.names == frozenset()
-
-
-def test_the_rollouts_are_the_daemonsets_with_a_target_and_their_revisions() -> None:
-    cache, body = Cache(), daemonset()
-    cache.replace(DAEMONSET, [body], "1")
-    cache.replace(
-        CONTROLLER_REVISION, [revision(), revision(name="other", uid="o", labels={})], "1"
-    )
-    assert list(cache.rollouts) == []
-    body["metadata"]["annotations"][names.TARGET] = "agent-2"
-    cache.replace(DAEMONSET, [body], "2")
-    ((found, known),) = cache.rollouts
-    assert found.key.name == "agent"
-    assert {one.name for one in known} == {"r", "other"}
 
 
 OWNERS = (Owner("DaemonSet", "agent", "d"), Owner("ReplicaSet", "web", "r"), None)

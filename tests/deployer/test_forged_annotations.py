@@ -5,17 +5,22 @@ rollout reads count only as the deployer announced them.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Mapping
 
 import pytest
 
 from gitops_ds.apimachinery import revisions
-from gitops_ds.apimachinery.rollouts import proofs
+from gitops_ds.apimachinery.rollouts import announced_daemonsets, proofs
+from gitops_ds.apimachinery.rollouts.announced_daemonsets import DaemonSetWrite
 from gitops_ds.client import rollout_ledger
+from gitops_ds.client.owned_bodies import OwnedBodies
+from gitops_ds.fleet import agents
 from gitops_ds.model import names
 from gitops_ds.model.decision import Powers
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, Body
+from gitops_ds.model.events.rollouts import RolloutHeld
+from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, POD, Body
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateProof
 from gitops_ds.model.rollouts.staged_rollout import HoldKind
 from gitops_ds.model.skip_reasons import DriftPolicy
@@ -24,7 +29,7 @@ from gitops_ds.simulator import PodFault, Trouble
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
 from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import NODES, Scene, both, ends, spoil
+from tests.deployer.rollout_scene import NODES, POLICY, FileHistory, Scene, both, ends, spoil
 from tests.deployer.test_forged_templates import DependentHistory, start
 
 play = rollout_scene.play
@@ -57,6 +62,10 @@ def proof_of(template: Body) -> str:
     ("forged", "named"),
     [
         ({names.ROLLOUT_POLICY: AT_ONCE}, names.ROLLOUT_POLICY),
+        ({names.ROLLOUT_POLICY: None}, names.ROLLOUT_POLICY),
+        ({names.ROLLOUT_POLICY: None, names.TARGET: None}, names.ROLLOUT_POLICY),
+        ({names.ROLLOUT_POLICY: "unreadable"}, names.ROLLOUT_POLICY),
+        ({names.TARGET: "nowhere"}, names.TARGET),
         ({names.TARGET: None, names.PHASE: names.COMPLETE}, names.TARGET),
         ({names.TARGET: ""}, names.TARGET),
         ({names.PROVEN: proof_of({})}, names.PROVEN),
@@ -75,18 +84,115 @@ async def test_a_forged_annotation_changes_no_node_and_is_named(
     hold = scene.decision.hold if rollout is None else rollout.stages.hold
     assert hold is not None
     assert (hold.kind, named in hold.reason) == (HoldKind.EDITED, True)
+    now = scene.cluster.server.now()
+    (agent,) = await agents.list_agents(scene.cluster.client("person"), "gitops-ds", now)
+    assert agent.hold == hold
+    assert agent.owner == "test"
 
 
 @both
-@pytest.mark.parametrize("forged", [names.ROLLOUT_POLICY, names.PROVEN, names.TARGET])
+@pytest.mark.parametrize(
+    ("forged", "text"),
+    [
+        (names.ROLLOUT_POLICY, AT_ONCE),
+        (names.ROLLOUT_POLICY, None),
+        (names.PROVEN, AT_ONCE),
+        (names.TARGET, AT_ONCE),
+    ],
+)
 async def test_a_forged_annotation_is_corrected_and_the_rollout_ends(
-    scene: Scene, /, powers: Powers, forged: str
+    scene: Scene, /, powers: Powers, forged: str, text: str | None
 ) -> None:
     await at_canary(scene)
-    await forge(scene, {forged: AT_ONCE})
+    await forge(scene, {forged: text})
     await asyncio.sleep(20)
     assert len(scene.on("2")) == CANARIES
     await ends(scene, "2")
+
+
+@both
+@pytest.mark.play(options=REPORTED)
+@pytest.mark.parametrize("label", [None, "other"])
+async def test_a_rollout_whose_owner_label_was_edited_ends(
+    scene: Scene, /, powers: Powers, label: str | None
+) -> None:
+    assert scene.controller is not None
+    scene.controller.claim("test")
+    await at_canary(scene)
+    patch = {"metadata": {"labels": {names.OWNER_LABEL: label}}}
+    await scene.cluster.client("mallory").patch(DAEMONSET, "default", "agent", patch)
+    now = scene.cluster.server.now()
+    (agent,) = await agents.list_agents(scene.cluster.client("person"), "gitops-ds", now)
+    assert (agent.owner, agents.is_copy(agent)) == ("test", False)
+    assert agent.state.inventory
+    await scene.until(lambda: len(scene.on("2")) == NODES, minutes=15)
+
+
+class OrderedHistory(FileHistory):
+    """A rollout that waits for a second agent."""
+
+    policy = f"{POLICY}after: [{{agent: second}}]\n"
+
+    def files(self, text: str) -> dict[str, str]:
+        second = text.partition("---")[0].replace("agent", "second")
+        return {**super().files(text), "agents/second/second-ds.yaml": second}
+
+
+@pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
+def test_a_copy_of_an_agent_holds_no_rollout_that_waits_for_the_agent(powers: Powers) -> None:
+    async def script(scene: Scene) -> None:
+        scene.powers = powers
+        scene.start()
+        await scene.until(lambda: len(scene.cluster.server.store.all(POD)) == 2 * NODES)
+        await asyncio.sleep(60)
+        assert scene.controller is not None
+        scene.controller.claim("test")
+        scene.controller.own(OwnedBodies(scene.controller.observer.keys))
+        ours = await scene.cluster.get(DAEMONSET, "default", "second")
+        metadata = {name: ours["metadata"][name] for name in ("labels", "annotations")}
+        metadata |= {"name": "copy", "namespace": "default"}
+        spec = json.dumps(ours["spec"]).replace("second", "copy")
+        copy = {**ours, "metadata": metadata, "spec": json.loads(spec), "status": {}}
+        spoil(scene, PodFault("*:1", Trouble.NEVER_PULLED))
+        await scene.cluster.client(names.FIELD_MANAGER).create(DAEMONSET, copy)
+        await asyncio.sleep(10)
+        scene.push("2")
+        for _ in range(120):
+            await asyncio.sleep(10)
+        assert await scene.tag() == "2"
+
+    start(script, OrderedHistory())
+
+
+@both
+async def test_a_policy_that_leaves_git_ends_the_rollout_without_a_hold(
+    scene: Scene, /, powers: Powers
+) -> None:
+    await at_canary(scene)
+    scene.history.policy = ""
+    scene.push("3")
+    await scene.until(lambda: len(scene.on("3")) == NODES)
+    assert not any(isinstance(one, RolloutHeld) for one in scene.events)
+    known = await rollout_ledger.read(scene.cluster, "gitops-ds")
+    assert known is not None
+    body = await scene.daemonset()
+    stated = announced_daemonsets.stated_on(body, "")
+    write = DaemonSetWrite(body["metadata"]["uid"], stated)
+    assert known[write.key] == write.announcement({})
+
+
+@pytest.mark.play(options=REPORTED)
+async def test_a_policy_on_a_daemonset_that_git_gives_none_is_not_read(scene: Scene, /) -> None:
+    scene.history.policy = ""
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == NODES)
+    await asyncio.sleep(10)
+    await forge(scene, {names.ROLLOUT_POLICY: AT_ONCE})
+    await asyncio.sleep(10)
+    assert scene.controller is not None
+    seen = scene.controller.observer.observe(scene.controller.observer.keys[0])
+    assert seen is not None
+    assert scene.controller.observer.stage_inputs(seen) is None
 
 
 @pytest.mark.play(options=REPORTED)

@@ -18,6 +18,7 @@ from gitops_ds.model.events.rollouts import RolloutHalted
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, POD, Body
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateProof
 from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt, HoldKind, RolloutRecord
+from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import faults as simulator_faults
@@ -92,7 +93,7 @@ async def test_a_forged_proof_of_the_target_ends_no_rollout(scene: Scene, /) -> 
 
 @pytest.mark.play(
     policy=POLICY.replace("name: rest,", "name: rest, approval: {from: [team-a]},"),
-    options=ApplyOptions(patience=0.0, approvers=frozenset({"team-a"})),
+    options=ApplyOptions(patience=0.0, approvers=frozenset({"team-a"}), drift=DriftPolicy.REPORT),
 )
 async def test_a_stage_of_approvers_opens_by_no_annotation_of_others(scene: Scene, /) -> None:
     scene.push("2")
@@ -103,6 +104,11 @@ async def test_a_stage_of_approvers_opens_by_no_annotation_of_others(scene: Scen
     await forge(scene, **{names.APPROVALS: text})
     await stays_at_canary(scene)
     await forge(scene, **{names.APPROVERS: None, names.APPROVE: "rest"})
+    await stays_at_canary(scene)
+    assert scene.controller is not None
+    scene.controller.claim("without-approvers")
+    patch = {"metadata": {"labels": {names.OWNER_LABEL: "without-approvers"}}}
+    await scene.cluster.client("mallory").patch(DAEMONSET, "default", "agent", patch)
     await stays_at_canary(scene)
 
 

@@ -11,7 +11,7 @@ from gitops_ds.commands import service_requests
 from gitops_ds.model import names
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.rollouts import RolloutHeld
-from gitops_ds.model.objects import CONTROLLER_REVISION, Body
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
 from gitops_ds.simulator import PodFault, Trouble
 from tests.deployer import rollout_scene
 from tests.deployer.rollout_scene import NODES, Scene, both, ends, spoil
@@ -57,6 +57,21 @@ async def test_a_halted_template_is_remembered_after_the_revert_and_held_when_ap
     assert [str(key) for key in released] == ["DaemonSet default/agent"]
     await ends(scene, "2")
     assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
+
+
+@both
+async def test_a_halted_rollout_stays_halted_without_the_annotation_of_halted_templates(
+    scene: Scene, /, powers: Powers
+) -> None:
+    """Who may write the DaemonSet alone releases no rollout in progress."""
+    await halted(scene)
+    canaries, patch = scene.on("2"), {"metadata": {"annotations": {names.HALTED: None}}}
+    spoil(scene)
+    for _ in range(5):
+        await scene.cluster.client(names.FIELD_MANAGER).patch(DAEMONSET, "default", "agent", patch)
+        await asyncio.sleep(300)
+    assert scene.on("2") <= canaries
+    assert scene.decision.halt is not None
 
 
 async def test_a_halt_keeps_the_commit_that_ended_it_and_has_none_before(scene: Scene, /) -> None:

@@ -20,6 +20,7 @@ from gitops_ds.deployer import source_status_store
 from gitops_ds.deployer.revision_selector import RevisionSource
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.fleet import agents
+from gitops_ds.model import names
 from gitops_ds.model.events.deployer import SourceChanged
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, CommitId
 from gitops_ds.model.skip_reasons import SkipReason
@@ -47,11 +48,16 @@ async def away(scene: Scene) -> None:
     scene.history.unreachable = True
 
 
-async def test_a_copy_has_no_commit_and_no_owner(scene: Scene, /) -> None:
+@pytest.mark.parametrize("renamed", [False, True])
+async def test_a_copy_has_no_commit_and_no_owner(scene: Scene, /, renamed: bool) -> None:
+    """Also one with a tracking ID of its own, as the object would have."""
     await scene.settle()
     body = copy.deepcopy(dict(await scene.cluster.get(DAEMONSET, "default", "agent")))
     copied = {"name": "copy", "namespace": "default"}
     kept = {part: body["metadata"][part] for part in ("labels", "annotations")}
+    if renamed:
+        mark = str(kept["annotations"][names.TRACKING_ID])
+        kept["annotations"][names.TRACKING_ID] = mark.replace("default/agent", "default/copy")
     spec = body["spec"]
     for labels in (spec["selector"]["matchLabels"], spec["template"]["metadata"]["labels"]):
         labels["app"] = "copy"
@@ -60,9 +66,9 @@ async def test_a_copy_has_no_commit_and_no_owner(scene: Scene, /) -> None:
     now = virtual_time.clock()()
     original, copied_agent = await agents.list_agents(scene.cluster, "gitops-ds", now)
     assert agents.commit_of(original) == scene.history.id(0)
-    assert agents.owner(original.seen)
+    assert original.owner
     assert agents.commit_of(copied_agent) == ""
-    assert agents.owner(copied_agent.seen) == ""
+    assert copied_agent.owner == ""
     state, message = agents.sync_of(copied_agent)
     assert (state, message) == (
         "Unknown",

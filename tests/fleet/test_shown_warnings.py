@@ -100,7 +100,7 @@ def test_each_of_many_failing_agents_has_its_warning_before_a_second_pod_of_any(
         for agent in range(number)
     ]
     cluster: Any = server
-    asyncio.run(agent_healths.read(cluster, failing, has_nodes=True))
+    asyncio.run(agent_healths.read(cluster, failing, failing, has_nodes=True))
     read = Counter(fields.partition("=")[2].partition("-")[0] for _, fields in server.read)
     assert len(read) == number
     assert read.total() == 40

@@ -20,7 +20,6 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import requests
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.deployer.wave_gate import WaveSource
-from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.cluster_reports import ReportInput
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.git.cluster_refs import ReportRef
@@ -206,9 +205,7 @@ class Service(Processes):
         if loop is None or loop.cluster is None or loop.deployer_state is None:
             return None
         assert loop.status is not None
-        agents = [
-            one for one in self.tracker.agents() if fleet_agents.owner(one.seen) == loop.owner
-        ]
+        agents = [one for one in self.tracker.agents() if one.owner == loop.owner]
         expected = {key for key in loop.manifests if key.is_daemonset}
         inputs = ReportInput(self.name, loop.status, loop.deployer_state, expected, agents)
         return OwnPlace(loop.cluster.order, inputs)

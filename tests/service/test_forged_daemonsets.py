@@ -1,6 +1,6 @@
 """A tenant who may only write DaemonSets deletes the agent and creates it again in the name of the
 service, beside the running service: his template is never proven, and his pods are replaced. What
-he writes into the annotations of a rollout neither returns nor opens a node.
+he writes into the annotations of a rollout, or removes, neither returns nor opens a node.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ RULE = {
 }
 RESTING = {names.TARGET: None, names.PHASE: names.COMPLETE}
 AT_ONCE = {names.ROLLOUT_POLICY: '{"policy": {"stages": [{"name": "all"}]}, "pools": []}'}
+UNPACED = {names.ROLLOUT_POLICY: None}
 GROUP = "rbac.authorization.k8s.io"
 
 
@@ -72,7 +73,8 @@ async def _scenes(
     canaries = watch.uids("2")
     assert len(canaries) == CANARIES
     applied = _read_by_rollout(plane)
-    for forged in (RESTING, AT_ONCE) * 3:  # after some corrections the deployer waits for longer
+    # After some corrections the deployer waits for longer.
+    for forged in (RESTING, AT_ONCE, UNPACED) * 2:
         await asyncio.to_thread(_annotate, plane, forged)
         await asyncio.sleep(0.3)
     await staged.until(lambda: _read_by_rollout(plane) == applied, log.read_text)

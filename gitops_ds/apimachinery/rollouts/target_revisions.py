@@ -260,7 +260,14 @@ def policy_of(daemonset: DaemonSet) -> tuple[RolloutPolicy, tuple[Pool, ...]] | 
 
     Raises ValueError for an annotation without a valid policy.
     """
-    text = daemonset.annotations.get(names.ROLLOUT_POLICY)
+    return policy_in(daemonset.annotations.get(names.ROLLOUT_POLICY) or "")
+
+
+def policy_in(text: str) -> tuple[RolloutPolicy, tuple[Pool, ...]] | None:
+    """The policy and the pools in the text of the annotation; None for an empty one.
+
+    Raises ValueError for a text without a valid policy.
+    """
     if not text:
         return None
     try:

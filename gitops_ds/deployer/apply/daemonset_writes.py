@@ -1,18 +1,17 @@
-"""The annotations for rollouts that an apply gives to DaemonSets, as they are announced to the
-controller.
-"""
+"""What an apply states on DaemonSets, as it is announced to the controller."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from gitops_ds.apimachinery.rollouts import attested_records
-from gitops_ds.apimachinery.rollouts.attested_records import DaemonSetWrite
+from gitops_ds.apimachinery.rollouts import announced_daemonsets
+from gitops_ds.apimachinery.rollouts.announced_daemonsets import DaemonSetWrite
 from gitops_ds.deployer.apply.applier import AppliedObject
 from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import Key, annotations_of
+from gitops_ds.model.objects import Key
 from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.plan import object_owner
 
 
 def planned(prepared: PreparedPlan) -> Iterator[DaemonSetWrite]:
@@ -22,9 +21,8 @@ def planned(prepared: PreparedPlan) -> Iterator[DaemonSetWrite]:
     for change in prepared.plan.changes:
         key, manifest, live = change.key, change.manifest, prepared.inputs.live.objects
         if key.is_daemonset and manifest is not None and (body := live.get(key)) is not None:
-            before = attested_records.with_target_of(
-                annotations_of(body), _revisions(prepared, key)
-            )
+            template = announced_daemonsets.target_template(body, _revisions(prepared, key))
+            before = announced_daemonsets.stated_on(body, template)
             yield DaemonSetWrite(body["metadata"]["uid"], _wanted(prepared, manifest), before)
 
 
@@ -38,10 +36,14 @@ def done(prepared: PreparedPlan, written: Iterable[AppliedObject]) -> Iterator[D
 
 def _wanted(prepared: PreparedPlan, manifest: Manifest) -> Mapping[str, str]:
     """With the recorded template of the target; an earlier version recorded none."""
-    annotations, history = annotations_of(manifest.body), prepared.histories.get(manifest.key)
+    stamp = object_owner.stamp_of(manifest, prepared.inputs.context.stamp)
+    body, history = object_owner.stamped(manifest, stamp), prepared.histories.get(manifest.key)
     if history is not None and history.target is not None:
-        return attested_records.with_target(annotations, history.target.template)
-    return attested_records.with_target_of(annotations, _revisions(prepared, manifest.key))
+        return announced_daemonsets.stated_on(body, history.target.template)
+    revisions = _revisions(prepared, manifest.key)
+    return announced_daemonsets.stated_on(
+        body, announced_daemonsets.target_template(body, revisions)
+    )
 
 
 def _revisions(prepared: PreparedPlan, daemonset: Key) -> tuple[Revision, ...]:

@@ -16,7 +16,6 @@ from gitops_ds.deployer import requests, state_store
 from gitops_ds.deployer.object_claims import Rank
 from gitops_ds.deployer.owner_identity import FoundOwner
 from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.cluster_reports import ClusterRow, ReportInput
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
@@ -178,9 +177,10 @@ class GitDeployer(runnable.DeployerPart):
         with contextlib.suppress(errors.ClusterError):
             owners = await state_store.owners(context.cluster, namespace, repository)
             context.claim(*owners, approvers=self._settings.approvers)
-            if context.service.startup_taints is not None:
-                states = [await state_store.load(context.cluster, namespace, id) for id in owners]
-                self._knows_required = any(one.knows_required for one in states)
+            states = [await state_store.load(context.cluster, namespace, id) for id in owners]
+            for state in states:
+                context.claims.bodies.add(state.inventory)
+            self._knows_required = any(one.knows_required for one in states)
 
     @contextlib.asynccontextmanager
     async def _loop_of(
@@ -314,7 +314,7 @@ class GitDeployer(runnable.DeployerPart):
         if facts is None or status is None or state is None or self.tracker is None:
             return None
         agents = [one for one in self.tracker.agents() if one.seen.daemonset.uid]
-        own = [one for one in agents if fleet_agents.owner(one.seen) == loop.owner]
+        own = [one for one in agents if one.owner == loop.owner]
         daemonsets = {key for key in loop.manifests if key.is_daemonset}
         url = self._context.service.listen.page.url
         inputs = ReportInput(facts.name, status, state, daemonsets, own, url, self._settings.path)

@@ -11,7 +11,6 @@ from typing import Protocol
 import msgspec
 
 from gitops_ds import __version__, errors
-from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import CommitStatus
@@ -131,9 +130,7 @@ class CommitStatusPublisher:
         followed = self.followed()
         if followed is None or not commits.open:
             return []
-        own = [
-            agent for agent in tracker.agents() if fleet_agents.owner(agent.seen) == followed.owner
-        ]
+        own = [agent for agent in tracker.agents() if agent.owner == followed.owner]
         return commits.due(own, followed.agents)
 
     async def _post(self, progress: CommitProgress, stage: CommitStage) -> bool:
