@@ -19,7 +19,6 @@ from gitops_ds.client.owned_bodies import OwnedBodies
 from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.controller import conflict_probe, executor
 from gitops_ds.controller.actions import WriteHooks
-from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.controller.observer import Observer, ObserverHooks
 from gitops_ds.controller.startup_taints import StartupInputs, StartupTaints
 from gitops_ds.daemonset import decide
@@ -30,7 +29,7 @@ from gitops_ds.daemonset.workqueue import WorkQueue
 from gitops_ds.errors import ClusterError
 from gitops_ds.model.cluster import Cluster, EventType, Listing, WatchEvent
 from gitops_ds.model.daemonset import DaemonSet
-from gitops_ds.model.decision import Action, Decision, Observation, Powers
+from gitops_ds.model.decision import Action, Decision, ExecutionOutcome, Observation, Powers
 from gitops_ds.model.events.base import Decided, Emit, TaskRestarted
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import DAEMONSET, POD, Key, Resource

@@ -25,6 +25,7 @@ from gitops_ds.model.decision import (
     Decision,
     DeletePod,
     DeleteRevision,
+    ExecutionOutcome,
     LabelRevision,
     NominatePod,
     Observation,
@@ -63,22 +64,6 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     requests: asyncio.Semaphore
     epoch: Callable[[int], WatchedEpoch]
     stopping: Callable[[], bool] = lambda: False
-
-
-class ExecutionOutcome(msgspec.Struct, frozen=True):
-    """The result of a decision.
-
-    `errors` ended it, and it must be executed again. `refused` are the actions that the API server
-    did not carry out, including those that are not retried at once; each further attempt is later.
-    `wrote`: the next observation differs. `may_nominate`: no nomination lacked a permission.
-    `refusal` is the first other action that was refused, with the error.
-    """
-
-    errors: tuple[ClusterError, ...]
-    wrote: bool
-    refused: tuple[Action, ...] = ()
-    may_nominate: bool = True
-    refusal: tuple[Action, ClusterError] | None = None
 
 
 async def perform(

@@ -12,7 +12,6 @@ from typing import Protocol
 import msgspec
 
 from gitops_ds.apimachinery import pod_contents, pods
-from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.errors import BadRequest, ClusterError, Forbidden, Invalid
 from gitops_ds.model import names, plain_text
 from gitops_ds.model.cluster import ClusterReader
@@ -22,6 +21,7 @@ from gitops_ds.model.decision import (
     CreatePod,
     Decision,
     DeletePod,
+    ExecutionOutcome,
     Observation,
     PromoteRevision,
     RecordRollout,

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
+from gitops_ds.errors import ClusterError
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Counts, DaemonSet, Pod
 from gitops_ds.model.live import Node, Revision
@@ -273,3 +274,19 @@ class Powers(StrEnum):
     OBSERVE = "observe"
     PACE = "pace"
     FULL = "full"
+
+
+class ExecutionOutcome(msgspec.Struct, frozen=True):
+    """The result of a decision.
+
+    `errors` ended it, and it must be executed again. `refused` are the actions that the API server
+    did not carry out, including those that are not retried at once; each further attempt is later.
+    `wrote`: the next observation differs. `may_nominate`: no nomination lacked a permission.
+    `refusal` is the first other action that was refused, with the error.
+    """
+
+    errors: tuple[ClusterError, ...]
+    wrote: bool
+    refused: tuple[Action, ...] = ()
+    may_nominate: bool = True
+    refusal: tuple[Action, ClusterError] | None = None

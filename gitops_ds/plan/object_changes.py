@@ -13,7 +13,15 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan import added_fields, diff, drift, object_owner, ownership, refusals
+from gitops_ds.plan import (
+    added_fields,
+    diff,
+    drift,
+    object_owner,
+    ownership,
+    refusals,
+    refused_writes,
+)
 from gitops_ds.plan.field_managers import NO_FIELDS, Fields
 from gitops_ds.plan.options import DryRunResult, PlanContext
 from gitops_ds.plan.rollouts import rollout_impact
@@ -75,9 +83,9 @@ class ObjectPlanner(msgspec.Struct, frozen=True):
         if old is None:
             return self._missing(manifest, answer)
         if answer is not None and answer.refused:
-            return ObjectOutcome(None, refusals.rejected(manifest.key, answer.refused))
+            return ObjectOutcome(None, refused_writes.rejected(manifest.key, answer.refused))
         if answer is not None and answer.conflicts:
-            return ObjectOutcome(None, refusals.conflict(manifest.key, answer.conflicts))
+            return ObjectOutcome(None, refused_writes.conflict(manifest.key, answer.conflicts))
         if in_sync and not drift.is_contested(manifest, self.context):  # contested: had no dry run
             return self._kept(manifest, old)
         return self._existing(manifest, old, answer.body if answer is not None else None)
@@ -116,7 +124,7 @@ class ObjectPlanner(msgspec.Struct, frozen=True):
         if drift.is_left(manifest, None, context):
             return self._uncorrected(manifest, drift.gone(drift.choice(manifest, None, context)))
         if answer is not None and answer.refused:
-            return ObjectOutcome(None, refusals.rejected(manifest.key, answer.refused))
+            return ObjectOutcome(None, refused_writes.rejected(manifest.key, answer.refused))
         if drift.is_contested(manifest, context):
             return _contested(manifest, drift.gone(DriftPolicy.CORRECT))
         new: Body = defaults.defaulted(

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Drifted, Operation
-from gitops_ds.model.objects import DAEMONSET, Body, Key, annotations_of, short
+from gitops_ds.model.objects import Body, Key, annotations_of
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan import deletions, drift, field_managers, object_owner, permissions
+from gitops_ds.plan import (
+    deletions,
+    drift,
+    field_managers,
+    object_owner,
+    permissions,
+    refused_writes,
+)
 from gitops_ds.plan.object_owner import Hold
-from gitops_ds.plan.options import FieldConflict, PlanContext
-
-# Of ValidateImmutableField, and of the validation of role bindings
-# (k8s.io/kubernetes/pkg/apis/rbac/validation).
-_IMMUTABLE: Final = ("field is immutable", "cannot change roleRef")
+from gitops_ds.plan.options import PlanContext
 
 
 def refusal(
@@ -31,7 +33,11 @@ def refusal(
         or permissions.not_requirable(manifest, context.options.allowed)
         or permissions.not_appliable(manifest, context.options.impersonation)
         or _in_source(manifest, bundle, context)
-        or (None if old and manifest.agent in bundle.rollouts else on_hold(manifest, context))
+        or (
+            None
+            if old and manifest.agent in bundle.rollouts
+            else refused_writes.on_hold(manifest, context)
+        )
         or (None if old is None else _in_cluster(manifest, bundle, old, context))
     )
 
@@ -49,28 +55,6 @@ def _in_source(manifest: Manifest, bundle: Bundle, context: PlanContext) -> Skip
             SkipReason.HELD, f"{key} is on hold by hold: true in {bundle.held[manifest.agent]}", key
         )
     return None
-
-
-def on_hold(manifest: Manifest, context: PlanContext) -> Skipped | None:
-    """Why the template of a DaemonSet is not applied: one of its commits is on hold. A template
-    that was applied before the hold stays; the hold of its rollout is one of the controller.
-    """
-    key, causes = manifest.key, context.stamp.causes
-    cause, known = causes.get(key), context.state.causes.get(key)
-    if cause is None or manifest.holder is not None:
-        return None
-    if known is not None and known.source == cause.source and known.is_applied:
-        return None
-    commits, held = (cause.commit, *cause.commits), context.options.held
-    commit = next((one for one in commits if one.startswith(held)), None)
-    if commit is None:
-        return None
-    return Skipped(
-        SkipReason.HELD,
-        f"the template of {key} is on hold with commit {short(commit)}: `gitops-ds release "
-        f"{short(commit)}` applies it",
-        key,
-    )
 
 
 def _in_cluster(
@@ -98,37 +82,9 @@ def _in_cluster(
     return None
 
 
-def rejected(key: Key, reason: str) -> Skipped:
-    """The API server refused a dry run of the object."""
-    message = f"{key}: the API server refuses it: {reason}"
-    if any(words in reason for words in _IMMUTABLE):
-        message += f". {_replacement(key)}"
-    return Skipped(SkipReason.REFUSED, message, key)
-
-
-def _replacement(key: Key) -> str:
-    """How an object gets another value of an immutable field."""
-    is_daemonset = (key.group, key.kind) == (DAEMONSET.group, DAEMONSET.kind)
-    where = f" -n {key.namespace}" if key.namespace else ""
-    command = f"kubectl{where} delete {'ds' if is_daemonset else key.kind.lower()} {key.name}"
-    if is_daemonset:
-        command += " --cascade=orphan, which keeps its pods (DS103)"
-    return f"Revert the field, or replace the object: {command}; it is created again"
-
-
 def unlisted(key: Key, reason: str) -> Skipped:
     """The API server refuses the lists of the object's kind."""
     return Skipped(SkipReason.REFUSED, f"{key} can't be read: {reason}", key)
-
-
-def conflict(key: Key, conflicts: tuple[FieldConflict, ...]) -> Skipped:
-    """Other field managers own fields of the object."""
-    owners = "; ".join(f"{conflict.field} is owned by {conflict.manager}" for conflict in conflicts)
-    return Skipped(
-        SkipReason.CONFLICT,
-        f"{key}: {owners}. Remove the field from Git, or force it with --force-conflicts",
-        key,
-    )
 
 
 def contested(key: Key, drifted: Drifted) -> Skipped:

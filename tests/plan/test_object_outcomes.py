@@ -16,7 +16,7 @@ from gitops_ds.model.objects import Key
 from gitops_ds.model.skip_reasons import DriftPolicy, SkipReason
 from gitops_ds.model.startup_taints import OWN
 from gitops_ds.model.values import replace
-from gitops_ds.plan import object_changes, refusals
+from gitops_ds.plan import object_changes, refusals, refused_writes
 from gitops_ds.plan.object_changes import ObjectPlanner
 from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import (
@@ -62,7 +62,7 @@ CONTEXT = PlanContext(Stamp("test"), ApplyOptions(adopt=True))
 def test_the_refusal_of_an_immutable_field_has_the_way_out(
     key: Key, reason: str, command: str
 ) -> None:
-    message = refusals.rejected(key, reason).message
+    message = refused_writes.rejected(key, reason).message
     assert reason in message
     assert command in message
     assert ("kubectl" in message) == bool(command)

@@ -36,7 +36,7 @@ from gitops_ds.plan import (
     object_owner,
     ownership,
     planner,
-    refusals,
+    refused_writes,
 )
 from gitops_ds.plan.field_managers import Fields
 from gitops_ds.plan.options import FieldConflict, PlanContext, Policy
@@ -269,7 +269,7 @@ def _kept(key: Key) -> Skipped:
 def _lost(key: Key, error: errors.Conflict) -> Skipped:
     """The refusal of a conflict over fields, or of an object that changed since it was read."""
     if conflicts := conflicts_of(error):
-        return refusals.conflict(key, conflicts)
+        return refused_writes.conflict(key, conflicts)
     return Skipped(
         SkipReason.CONFLICT,
         f"{key} changed concurrently ({error}): the next reconciliation tries again",

@@ -41,6 +41,7 @@ from gitops_ds.plan import (
     object_owner,
     planner,
     refusals,
+    refused_writes,
 )
 from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
@@ -143,7 +144,7 @@ async def _staged(inputs: PlanInputs, bundle: Bundle) -> tuple[StagedBundle, Map
             created = await creation(inputs, manifest)
             answers[manifest.key] = replace(answer, created=created)
         except errors.ServerFault as error:
-            failed[manifest.key] = refusals.rejected(manifest.key, str(error))
+            failed[manifest.key] = refused_writes.rejected(manifest.key, str(error))
     known = {key: one for key, one in bundle.manifests.items() if key not in failed}
     staged = staging.staged(replace(bundle, manifests=known), inputs.live, inputs.context, answers)
     whole = replace(staged.bundle, manifests={**bundle.manifests, **staged.bundle.manifests})

@@ -36,7 +36,7 @@ from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
-from gitops_ds.plan import refusals
+from gitops_ds.plan import refused_writes
 from gitops_ds.plan.options import NO_ANSWERS, DryRunResult, PlanContext
 from gitops_ds.plan.rollouts import git_template, targets, template_history
 from gitops_ds.plan.rollouts.git_template import GitTemplate
@@ -254,13 +254,13 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         else:  # refused: the template is kept, so that its plan may have no change
             yield self._daemonset(targets.name_of(old), self._stable(old))
             if self.answer is not None and self.answer.refused:
-                yield refusals.rejected(self.manifest.key, self.answer.refused)
+                yield refused_writes.rejected(self.manifest.key, self.answer.refused)
             elif self.answer is not None and self.answer.conflicts:
-                yield refusals.conflict(self.manifest.key, self.answer.conflicts)
+                yield refused_writes.conflict(self.manifest.key, self.answer.conflicts)
 
     @cached_property
     def _on_hold(self) -> Skipped | None:
-        return refusals.on_hold(self.manifest, self.context)
+        return refused_writes.on_hold(self.manifest, self.context)
 
     def _waiting(self, old: Body, running: Revision) -> Iterator[Manifest | Skipped]:
         """The unchanged DaemonSet and target revision of the rollout that ends first."""
