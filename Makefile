@@ -65,7 +65,7 @@ test: $(STAMP) ## tests on the simulated cluster and in virtual time, with a sha
 test-all: $(STAMP) ## every check and every test, in stages; builds the programs that they need
 	@scripts/test-all
 
-mutants: $(STAMP) ## a sample of mutants of daemonset/, rollouts/ and plan/: each must fail a fast test of its package or be explained (MUTANTS=120 SEED=1)
+mutants: $(STAMP) ## a sample of mutants of daemonset/, rollouts/, deploy/plan/ and ownership/: each must fail a fast test of its package or be explained (MUTANTS=120 SEED=1)
 	@$(BIN)/python -m tests.mutants --count $(MUTANTS) --seed $(SEED)
 
 conformance: $(STAMP) ## Kubernetes' end-to-end tests of DaemonSets, with our controller alone (also in `make test-all`)
@@ -105,7 +105,7 @@ schemas: $(STAMP) ## generates the schemas of Kubernetes from the OpenAPI files 
 	$(BIN)/python scripts/served
 	$(BIN)/python scripts/go-types
 	$(BIN)/python scripts/structure
-	$(BIN)/ruff format --quiet gitops_ds/apimachinery/builtin_resources.py
+	$(BIN)/ruff format --quiet gitops_ds/kube/apimachinery/builtin_resources.py
 
 clean: ## removes the environment and the caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build site

@@ -21,16 +21,16 @@ from pathlib import Path
 
 from benchmarks import clusters, figures, inputs
 from benchmarks.clusters import Run
-from gitops_ds.client import config, rest
-from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer import revision_selector
-from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.git import address, local_worktree, revision
-from gitops_ds.git.repository import Repository
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.deployer import Reconciled
-from gitops_ds.pipeline import open_repository, prepare
-from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.deployer import Reconciled
+from gitops_ds.deploy import loop as deployer_loop
+from gitops_ds.deploy import revision_selector
+from gitops_ds.deploy.pipeline import open_repository, prepare
+from gitops_ds.deploy.target import DeployTarget
+from gitops_ds.kube.client import config, rest
+from gitops_ds.ownership.options import ApplyOptions
+from gitops_ds.source.git import address, local_worktree, revision
+from gitops_ds.source.git.repository import Repository
 from tests.controlplane import ControlPlane, Wanted
 
 COUNTS = [int(n) for n in os.environ.get("GITOPS_DS_BENCH_COUNT", "300,1000").split(",")]

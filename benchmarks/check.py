@@ -20,9 +20,9 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import inputs, processes, validate
-from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks.engine import rule_table
 from gitops_ds.checks.schema import manifests
+from gitops_ds.kube.apimachinery import kubernetes_versions
 
 COUNT = int(os.environ.get("GITOPS_DS_BENCH_FILES", "10000"))
 RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "5"))

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchmarks.apply import TEMPLATE
-from gitops_ds.apimachinery import node_eligibility
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
 from gitops_ds.daemonset import pod_changes
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
-from gitops_ds.simulator.server import Server
+from gitops_ds.kube.apimachinery import node_eligibility
+from gitops_ds.testing.simulator.server import Server
 from tests import controlplane
 
 HASH = "5d8c7b6f9"

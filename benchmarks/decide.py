@@ -19,14 +19,14 @@ from typing import Any
 import orjson
 
 from benchmarks import figures, rollouts
-from gitops_ds import simulator
 from gitops_ds.controller.controller import Controller
+from gitops_ds.core.cluster import Listing
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.objects import DAEMONSET, NODE, Key, Resource
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import WATCHED, Cache
-from gitops_ds.model.cluster import Listing
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.objects import DAEMONSET, NODE, Key, Resource
-from gitops_ds.simulator import virtual_time
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 
 NODES = int(os.environ.get("GITOPS_DS_BENCH_SIMULATED", "5000"))
 AGENT = Key(DAEMONSET.group, DAEMONSET.kind, "default", "agent")

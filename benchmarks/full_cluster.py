@@ -18,8 +18,8 @@ from typing import Any
 from benchmarks import cluster_objects
 from benchmarks.cluster_objects import Fleet
 from benchmarks.running_service import PROGRAM
-from gitops_ds.client import config, rest
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Resource
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Resource
+from gitops_ds.kube.client import config, rest
 from tests import gitservers
 from tests.controlplane import ControlPlane, Wanted
 

@@ -26,9 +26,9 @@ from typing import ParamSpec, TypeVar
 from benchmarks import cluster_objects, decide, growth_plot, inputs, processes, simulated_api
 from benchmarks.cluster_objects import Fleet
 from benchmarks.running_service import PROGRAM, RunningService, running
-from gitops_ds.model.objects import DAEMONSET
-from gitops_ds.simulator import Client, virtual_time
-from gitops_ds.simulator.server import Server
+from gitops_ds.core.objects import DAEMONSET
+from gitops_ds.testing.simulator import Client, virtual_time
+from gitops_ds.testing.simulator.server import Server
 from tests import gitservers
 
 MANIFESTS, NODES, REPOSITORIES = (100, 1_000, 10_000), (50, 500, 5_000), (1, 10, 50)

@@ -20,10 +20,10 @@ from statistics import median
 from benchmarks import cluster_objects, figures, processes, simulated_api
 from benchmarks.cluster_objects import Fleet
 from benchmarks.running_service import PROGRAM, RunningService, running
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.objects import NODE
-from gitops_ds.simulator import Client
-from gitops_ds.simulator.server import Server
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.objects import NODE
+from gitops_ds.testing.simulator import Client
+from gitops_ds.testing.simulator.server import Server
 from tests import gitservers
 
 FLEET = Fleet(

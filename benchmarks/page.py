@@ -14,7 +14,7 @@ from functools import partial
 
 from playwright.sync_api import Page, sync_playwright
 
-from gitops_ds.fleet.agents import Agent
+from gitops_ds.status.agents import Agent
 from tests.page import chromium, fleets
 from tests.page.conftest import Served, serving
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks import clusters, inputs
 from benchmarks.clusters import Run
-from gitops_ds.git import local_worktree
+from gitops_ds.source.git import local_worktree
 from tests.controlplane import ControlPlane, Wanted
 
 RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "5"))

@@ -25,7 +25,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import processes
-from gitops_ds.apimachinery import timestamps
+from gitops_ds.kube.apimachinery import timestamps
 from tests import controlplane
 from tests.controlplane import ControlPlane, Wanted
 

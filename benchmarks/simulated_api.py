@@ -17,11 +17,11 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from gitops_ds import errors
-from gitops_ds.model.cluster import PatchType, Propagation, Selection
-from gitops_ds.model.objects import Body, Resource
-from gitops_ds.simulator import Client
-from gitops_ds.simulator.client import VERSION
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import PatchType, Propagation, Selection
+from gitops_ds.core.objects import Body, Resource
+from gitops_ds.testing.simulator import Client
+from gitops_ds.testing.simulator.client import VERSION
 
 APPLY = "application/apply-patch+yaml"
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import rollouts
-from gitops_ds.model import names
+from gitops_ds.core import names
 from tests.controlplane import ControlPlane, Wanted
 from tests.gitservers import Upstream
 

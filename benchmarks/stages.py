@@ -14,20 +14,20 @@ from statistics import median
 from typing import Any
 
 from benchmarks import rollouts
-from gitops_ds.apimachinery import daemonsets, nodes, pods, revisions
-from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.core import names
+from gitops_ds.core.daemonset import Phase, Pod
+from gitops_ds.core.decision import Observation
+from gitops_ds.core.live import Node
+from gitops_ds.core.objects import Body
+from gitops_ds.core.rollouts import rollout_policy
+from gitops_ds.core.rollouts.rollout_gates import GateSample, Reading
+from gitops_ds.core.rollouts.staged_rollout import RolloutRecord, RolloutTarget, StageInputs
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
-from gitops_ds.model import names
-from gitops_ds.model.daemonset import Phase, Pod
-from gitops_ds.model.decision import Observation
-from gitops_ds.model.live import Node
-from gitops_ds.model.objects import Body
-from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.model.rollouts.rollout_gates import GateSample, Reading
-from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, RolloutTarget, StageInputs
-from gitops_ds.model.values import replace
-from gitops_ds.rollouts import measured_gates, pinned_pods, staged_simulation, stages
+from gitops_ds.kube.apimachinery import daemonsets, nodes, pods, revisions
+from gitops_ds.rollouts.decisions import measured_gates, pinned_pods, staged_simulation, stages
+from gitops_ds.rollouts.state import target_revisions
 
 NODES = int(os.environ.get("GITOPS_DS_BENCH_SIMULATED", "5000"))
 WAVES, NOW = 100, 1_800_000_000.0

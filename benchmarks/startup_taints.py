@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from benchmarks import figures
-from gitops_ds.controller.startup_taints import GitInputs, StartupInputs, StartupTaints
+from gitops_ds.core import names
+from gitops_ds.core.cluster import Cluster, EventType
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body
+from gitops_ds.core.startup_taints import OWN, Enforce, StartupTaintPolicy
 from gitops_ds.daemonset.cache import Cache
-from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, EventType
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body
-from gitops_ds.model.startup_taints import OWN, Enforce, StartupTaintPolicy
-from tests.node_startup.plain import in_git
+from gitops_ds.startup_taints.startup_taints import GitInputs, StartupInputs, StartupTaints
+from tests.startup_taints.plain import in_git
 
 NODES, AGENTS = int(os.environ.get("GITOPS_DS_BENCH_NODES", "5000")), 10
 BORN, READY = "2027-01-15T08:00:00Z", "2027-01-15T08:00:30Z"

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks.schema import error_messages, manifests
+from gitops_ds.kube.apimachinery import kubernetes_versions
 from gitops_ds.yaml import parser
 
 TEMPLATE = """\

@@ -17,13 +17,13 @@ from typing import Any
 import orjson
 
 from benchmarks import rollouts
-from gitops_ds import simulator
-from gitops_ds.client.received_bodies import BodyCache
-from gitops_ds.client.supervisor import Supervisor
-from gitops_ds.deployer.watch_cache import WatchCache
-from gitops_ds.model.cluster import EVERYTHING, Listing, Selection, WatchEvent
-from gitops_ds.model.objects import DAEMONSET, NODE, Resource
-from gitops_ds.simulator import virtual_time
+from gitops_ds.core.cluster import EVERYTHING, Listing, Selection, WatchEvent
+from gitops_ds.core.objects import DAEMONSET, NODE, Resource
+from gitops_ds.deploy.watch_cache import WatchCache
+from gitops_ds.kube.client.received_bodies import BodyCache
+from gitops_ds.kube.client.supervisor import Supervisor
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 
 AGENTS = int(os.environ.get("GITOPS_DS_BENCH_AGENTS", "100"))
 NODES = (100, 1_000)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parent
-_TABLE = runpy.run_path(str(SCRIPTS.parent / "gitops_ds/apimachinery/kubernetes_versions.py"))
+_TABLE = runpy.run_path(str(SCRIPTS.parent / "gitops_ds/kube/apimachinery/kubernetes_versions.py"))
 # By supported minor version the PATCH of its modules: k8s.io/kubernetes v1.PATCH, k8s.io/api
 # v0.PATCH.
 VERSIONS: dict[str, str] = {

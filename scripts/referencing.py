@@ -24,8 +24,8 @@ import click
 
 from gitops_ds import cli
 from gitops_ds.cli import command_table, examples
-from gitops_ds.settings import json_schema
-from gitops_ds.telemetry.metrics import Metrics
+from gitops_ds.notify.metrics import Metrics
+from gitops_ds.service.settings import json_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs/reference"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.simulator import virtual_time
+from gitops_ds.testing.simulator import virtual_time
 from tests import controlplane, profiles
 from tests.forges.gitea import Gitea
 

@@ -18,8 +18,8 @@ from click.shell_completion import CompletionItem
 from gitops_ds import __version__
 from gitops_ds.cli import examples
 from gitops_ds.cli.command_table import COMMANDS, GROUPS
-from gitops_ds.errors import GitopsError
-from gitops_ds.sandbox import cpu_timer
+from gitops_ds.core.errors import GitopsError
+from gitops_ds.source.sandbox import cpu_timer
 
 
 class ReaderGone(Exception):

@@ -10,13 +10,13 @@ import click
 
 from gitops_ds.cli import plan
 from gitops_ds.cli.parameters import options
-from gitops_ds.model.objects import short
+from gitops_ds.core.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.commands.plan import AppliedCommit
-    from gitops_ds.model.change import Plan
-    from gitops_ds.model.events.base import Emit, Event
-    from gitops_ds.plan.options import ApplyOptions
+    from gitops_ds.cli.commands.plan import AppliedCommit
+    from gitops_ds.core.change import Plan
+    from gitops_ds.core.events.base import Emit, Event
+    from gitops_ds.ownership.options import ApplyOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +76,8 @@ class ApplyArgs(options.RepositoryArgs, options.ConnectionArgs, options.CommonAr
 @options.typed(ApplyArgs)
 async def apply(args: ApplyArgs) -> int:
     """Fetch, check, plan and apply a commit. Exits 1 if an object of the commit was not applied."""
-    from gitops_ds.commands import plan as plan_command
-    from gitops_ds.pipeline import open_repository
+    from gitops_ds.cli.commands import plan as plan_command
+    from gitops_ds.deploy.pipeline import open_repository
 
     repository = args.repository_ref()
     snapshot = await open_repository.snapshot(repository, args.revision, committed=True)
@@ -104,10 +104,10 @@ async def apply(args: ApplyArgs) -> int:
 
 async def _wait(args: ApplyArgs, result: AppliedCommit) -> None:
     """Waits for the rollouts of an apply, with their progress."""
+    from gitops_ds.cli.commands import plan as plan_command
+    from gitops_ds.cli.commands import rollout_waiter
     from gitops_ds.cli.output import rollout_display
-    from gitops_ds.client import connect
-    from gitops_ds.commands import plan as plan_command
-    from gitops_ds.commands import rollout_waiter
+    from gitops_ds.kube.client import connect
 
     keys = plan_command.applied(result.plan)
     estimates = partial(plan_command.estimates, result.plan, result.bundle, result.live)
@@ -120,7 +120,7 @@ async def _wait(args: ApplyArgs, result: AppliedCommit) -> None:
 
 def _apply_options(args: ApplyArgs) -> ApplyOptions:
     """The options of the reconciliation; an explicit revision may be an older commit."""
-    from gitops_ds.plan.options import ApplyOptions, Guards
+    from gitops_ds.ownership.options import ApplyOptions, Guards
 
     return ApplyOptions(
         Guards(prune=args.prune),
@@ -134,7 +134,7 @@ def _apply_options(args: ApplyArgs) -> ApplyOptions:
 
 def _printer(args: ApplyArgs) -> Emit:
     """Prints each write as it happens."""
-    from gitops_ds.model.events.deployer import Applied, NotApplied
+    from gitops_ds.core.events.deployer import Applied, NotApplied
 
     def print_event(event: Event) -> None:
         if isinstance(event, Applied):
@@ -152,7 +152,7 @@ def _show(made: Plan, args: ApplyArgs, writes: int | None) -> None:
     """Prints the plan as JSON; as text the plan of a dry run (without `writes`), else the skipped
     objects and a summary.
     """
-    from gitops_ds.plan import printers
+    from gitops_ds.deploy.plan import printers
 
     if args.output == "json":
         options.show_json(printers.as_json(made))

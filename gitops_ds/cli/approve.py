@@ -11,10 +11,10 @@ from gitops_ds.cli import requests
 from gitops_ds.cli.parameters import candidates, commit_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.commands.rollout_approvals import StageRequest
-    from gitops_ds.commands.service_requests import StateObject, Where
-    from gitops_ds.model.cluster import Cluster
-    from gitops_ds.model.objects import Body
+    from gitops_ds.cli.commands.rollout_approvals import StageRequest
+    from gitops_ds.cli.commands.service_requests import StateObject, Where
+    from gitops_ds.core.cluster import Cluster
+    from gitops_ds.core.objects import Body
 
 # as fleet.agents.KIND_WORDS
 _AGENTS = ("ds/", "daemonset/", "daemonsets/", "ds.apps/", "daemonset.apps/", "daemonsets.apps/")
@@ -71,8 +71,8 @@ async def approve(args: ApproveArgs) -> int:
 
 
 async def _approve_stage(args: ApproveArgs) -> int:
-    from gitops_ds.commands import rollout_approvals
-    from gitops_ds.model.objects import short
+    from gitops_ds.cli.commands import rollout_approvals
+    from gitops_ds.core.objects import short
 
     async with args.open_for_writes() as cluster:
         approval = await rollout_approvals.approve(cluster, _stage_request(args))
@@ -93,16 +93,16 @@ async def _approve_stage(args: ApproveArgs) -> int:
 
 
 def _stage_request(args: ApproveArgs) -> StageRequest:
-    from gitops_ds.commands.rollout_approvals import StageRequest
+    from gitops_ds.cli.commands.rollout_approvals import StageRequest
 
     return StageRequest(args.what, args.stage, args.namespace, args.hash)
 
 
 async def _commit_approval(args: ApproveArgs) -> int:
-    from gitops_ds.commands import rollout_approvals
-    from gitops_ds.commands.commits import git_commit
-    from gitops_ds.commands.commits.git_commit import Proposal
-    from gitops_ds.pipeline import open_repository
+    from gitops_ds.cli.commands import rollout_approvals
+    from gitops_ds.cli.commands.commits import git_commit
+    from gitops_ds.cli.commands.commits.git_commit import Proposal
+    from gitops_ds.deploy.pipeline import open_repository
 
     async with args.open_cluster() as cluster:
         stage = await rollout_approvals.waiting(cluster, _stage_request(args))
@@ -115,10 +115,10 @@ async def _commit_approval(args: ApproveArgs) -> int:
 
 
 async def _approve(args: ApproveArgs) -> int:
-    from gitops_ds.model import names
+    from gitops_ds.core import names
 
     async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
-        from gitops_ds.commands import service_requests as service
+        from gitops_ds.cli.commands import service_requests as service
 
         service.refuse_commit(target.state, args.what)
         body = await service.annotate(

@@ -14,14 +14,14 @@ import msgspec
 
 from gitops_ds.cli.output import check_output
 from gitops_ds.cli.parameters import candidates, options
-from gitops_ds.model import plain_text, progress
+from gitops_ds.core import plain_text, progress
 
 if TYPE_CHECKING:
-    from gitops_ds.commands.check.model import CheckResult
-    from gitops_ds.commands.check.result_cache import ResultCache
-    from gitops_ds.model.sources.source_tree import SourceTree
-    from gitops_ds.pipeline.open_repository import RepositoryRef
-    from gitops_ds.report.findings import Report
+    from gitops_ds.checks.report.findings import Report
+    from gitops_ds.cli.commands.check.model import CheckResult
+    from gitops_ds.cli.commands.check.result_cache import ResultCache
+    from gitops_ds.core.sources.source_tree import SourceTree
+    from gitops_ds.deploy.pipeline.open_repository import RepositoryRef
 
 _OUTPUT = (
     f"{', '.join(check_output.FORMATS)}; several at once. Default: text, on GitHub Actions github."
@@ -155,9 +155,9 @@ def _explain(rule: str) -> int:
 
 
 async def _check(args: CheckArgs) -> int:
-    from gitops_ds.commands.check.result_cache import CachedReport
-    from gitops_ds.model.finding import Severity
-    from gitops_ds.report import findings
+    from gitops_ds.checks.report import findings
+    from gitops_ds.cli.commands.check.result_cache import CachedReport
+    from gitops_ds.core.finding import Severity
 
     request = _request(args)
     key = request.cache_key()
@@ -197,9 +197,9 @@ def _request(args: CheckArgs) -> _CheckRequest:
     """The request of a command line. Raises UsageError for options that contradict each other."""
     from datetime import UTC, datetime
 
-    from gitops_ds.commands.check import result_cache, shown_findings
-    from gitops_ds.model.sources.repository_limits import NO_PROGRAMS
-    from gitops_ds.pipeline import open_repository
+    from gitops_ds.cli.commands.check import result_cache, shown_findings
+    from gitops_ds.core.sources.repository_limits import NO_PROGRAMS
+    from gitops_ds.deploy.pipeline import open_repository
 
     directory, files = shown_findings.apart(args.repository, args.files)
     if args.base_from and not args.base:
@@ -228,7 +228,7 @@ def _request(args: CheckArgs) -> _CheckRequest:
 def _baseline(file: str | None) -> frozenset[str]:
     if not file:
         return frozenset()
-    from gitops_ds.commands.check import shown_findings
+    from gitops_ds.cli.commands.check import shown_findings
 
     return shown_findings.read_baseline(file)
 
@@ -271,9 +271,9 @@ class _CheckRequest(msgspec.Struct, frozen=True):
 
 async def _evaluate(request: _CheckRequest) -> tuple[Report, SourceTree, list[str]]:
     """The report, its files, and the files without an object."""
-    from gitops_ds.commands.check import parallel, run, shown_findings
-    from gitops_ds.commands.check.model import CheckOptions
-    from gitops_ds.model.sources.source_tree import CachedResults
+    from gitops_ds.cli.commands.check import parallel, run, shown_findings
+    from gitops_ds.cli.commands.check.model import CheckOptions
+    from gitops_ds.core.sources.source_tree import CachedResults
 
     args, cache = request.args, request.cache
     check_options = CheckOptions(
@@ -318,7 +318,7 @@ def _fix(
     request: _CheckRequest, checked: CheckResult, evaluate: Callable[[SourceTree], CheckResult]
 ) -> CheckResult:
     """The check of the fixed files."""
-    from gitops_ds.commands.check import autofix
+    from gitops_ds.cli.commands.check import autofix
 
     fixed = autofix.fix(checked, evaluate, unsafe=request.args.fix_unsafe)
     autofix.write(fixed, request.repository, checked.snapshot)

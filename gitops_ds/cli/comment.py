@@ -89,9 +89,9 @@ async def comment(args: CommentArgs) -> int:
     The token is taken from the environment: GITOPS_DS_TOKEN, GITHUB_TOKEN, GITLAB_TOKEN,
     GITEA_TOKEN or FORGEJO_TOKEN.
     """
-    from gitops_ds import errors
-    from gitops_ds.commands import pull_request_comment
-    from gitops_ds.model.finding import Severity
+    from gitops_ds.cli.commands import pull_request_comment
+    from gitops_ds.core import errors
+    from gitops_ds.core.finding import Severity
 
     options = pull_request_comment.CommentOptions(
         args.report,

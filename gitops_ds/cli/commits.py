@@ -14,10 +14,10 @@ import click
 from gitops_ds.cli.parameters import candidates, commit_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.fleet.agents import Agent
-    from gitops_ds.model.change import Drifted
-    from gitops_ds.model.objects import CommitId, Key
-    from gitops_ds.pipeline.open_repository import RepositoryRef
+    from gitops_ds.core.change import Drifted
+    from gitops_ds.core.objects import CommitId, Key
+    from gitops_ds.deploy.pipeline.open_repository import RepositoryRef
+    from gitops_ds.status.agents import Agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +71,10 @@ async def rollback(args: RollbackArgs) -> int:
         raise click.UsageError("--wait requires --push")
     import msgspec
 
-    from gitops_ds import errors
-    from gitops_ds.commands.commits import git_commit
-    from gitops_ds.commands.commits import rollback as commands_rollback
-    from gitops_ds.fleet import agents as fleet_agents
+    from gitops_ds.cli.commands.commits import git_commit
+    from gitops_ds.cli.commands.commits import rollback as commands_rollback
+    from gitops_ds.core import errors
+    from gitops_ds.status import agents as fleet_agents
 
     async with args.open_cluster() as cluster:
         agents = await fleet_agents.list_agents(cluster, args.state_namespace, time.time())
@@ -110,9 +110,9 @@ async def rollback(args: RollbackArgs) -> int:
 
 async def _wait(args: RollbackArgs, agent: Agent, named: RepositoryRef, commit: CommitId) -> None:
     """Waits for the rollout of the commit, with its progress."""
+    from gitops_ds.cli.commands import wait
     from gitops_ds.cli.output import rollout_display
-    from gitops_ds.commands import wait
-    from gitops_ds.pipeline import open_repository
+    from gitops_ds.deploy.pipeline import open_repository
 
     key, includes = agent.key, open_repository.includes(named, commit)
     async with args.open_cluster() as cluster:
@@ -144,8 +144,8 @@ async def restart(args: RestartArgs) -> int:
     """Write the commit that restarts ds/NAME as `kubectl rollout restart` does; without --push
     print it only.
     """
-    from gitops_ds.commands.commits import git_commit
-    from gitops_ds.commands.commits import restart as commands_restart
+    from gitops_ds.cli.commands.commits import git_commit
+    from gitops_ds.cli.commands.commits import restart as commands_restart
 
     target = await git_commit.on_server(args.repository_ref(), args.proposal())
     named = target.repository
@@ -184,9 +184,9 @@ async def drift(args: DriftArgs) -> int:
     """
     if (args.push or args.only_print) and not args.name:
         raise click.UsageError("NAME is required with --push and --print: ds/NAME")
-    from gitops_ds.commands import plan as plan_command
-    from gitops_ds.commands.commits import drift_commit, git_commit
-    from gitops_ds.fleet import agents
+    from gitops_ds.cli.commands import plan as plan_command
+    from gitops_ds.cli.commands.commits import drift_commit, git_commit
+    from gitops_ds.status import agents
 
     repository = args.repository_ref()
     target = plan_command.ApplyTarget(args.cluster, args.namespace, args.connection())
@@ -211,7 +211,7 @@ async def drift(args: DriftArgs) -> int:
 
 def _only(name: str, drifts: Mapping[Key, Drifted]) -> tuple[Key, Drifted]:
     """The drift of the one DaemonSet. Raises UsageError for several, Refused for none."""
-    from gitops_ds import errors
+    from gitops_ds.core import errors
 
     if len(drifts) > 1:
         spaces = ", ".join(key.namespace for key in drifts)
@@ -222,10 +222,10 @@ def _only(name: str, drifts: Mapping[Key, Drifted]) -> tuple[Key, Drifted]:
 
 
 def _show_drift(drifted: Mapping[Key, Drifted], args: DriftArgs) -> None:
-    from gitops_ds.model import plain_text
-    from gitops_ds.model.objects import show_path
-    from gitops_ds.plan import drift
-    from gitops_ds.redaction import objects
+    from gitops_ds.core import plain_text
+    from gitops_ds.core.objects import show_path
+    from gitops_ds.core.redaction import objects
+    from gitops_ds.deploy.plan import drift
 
     if args.output == "json":
         items = [

@@ -83,7 +83,7 @@ def version(args: VersionArgs) -> int:
     """Print the versions of gitops-ds, Python and the included Kubernetes schemas."""
     import platform
 
-    from gitops_ds.apimachinery import kubernetes_versions
+    from gitops_ds.kube.apimachinery import kubernetes_versions
 
     versions = {
         "gitops-ds": __version__,

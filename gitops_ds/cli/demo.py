@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli.parameters import options
-from gitops_ds.model.objects import short
+from gitops_ds.core.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
     from types import FrameType
 
-    from gitops_ds.fleet.agents import Agent
-    from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
+    from gitops_ds.core.rollouts.rollout_progress import RolloutProgress
+    from gitops_ds.status.agents import Agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ def demo(args: DemoArgs) -> int:
     """Play a commit, its rollout, a typo, a bad image, the revert commit and the recovery; prints a
     live table on a terminal, else lines.
     """
-    from gitops_ds.commands.demo import script as story
+    from gitops_ds.cli.commands.demo import script as story
 
     signal.signal(signal.SIGTERM, _as_interrupt)
     try:
@@ -81,8 +81,8 @@ def _with_table(args: DemoArgs) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from gitops_ds.commands.demo import script as story
-    from gitops_ds.fleet import agent_json
+    from gitops_ds.cli.commands.demo import script as story
+    from gitops_ds.status import agent_json
 
     title = TableTitle()
 
@@ -134,8 +134,8 @@ class TableTitle:
 
     def text(self, agent: Agent, now: float) -> str:
         """The title at a time of the cluster."""
-        from gitops_ds.fleet import agents
-        from gitops_ds.model.plain_text import counted
+        from gitops_ds.core.plain_text import counted
+        from gitops_ds.status import agents
 
         progress = agents.nodes_done(agent)
         done = f"{progress.done} of {counted(progress.nodes, 'node')} done"
@@ -144,8 +144,8 @@ class TableTitle:
 
     def _left(self, progress: RolloutProgress, now: float) -> str:
         """The remaining time by the pace of the rollout; empty without one."""
-        from gitops_ds.model import duration
-        from gitops_ds.model.rollouts.rollout_progress import seconds_left
+        from gitops_ds.core import duration
+        from gitops_ds.core.rollouts.rollout_progress import seconds_left
 
         if progress.done >= progress.nodes:
             self._first = None

@@ -39,9 +39,9 @@ async def doctor(args: DoctorArgs) -> int:
     """Check settings, Git, the cluster and the permissions in it; writes nothing. Exits 1 if a
     check fails.
     """
-    from gitops_ds.commands.doctor import checks, result
-    from gitops_ds.commands.doctor.result import CheckVerdict
-    from gitops_ds.report import printable
+    from gitops_ds.checks.report import printable
+    from gitops_ds.cli.commands.doctor import checks, result
+    from gitops_ds.cli.commands.doctor.result import CheckVerdict
 
     repository = args.repository or args.directory
     doctor_options = result.DoctorOptions(

@@ -13,8 +13,8 @@ from gitops_ds.cli.output import table
 from gitops_ds.cli.parameters import candidates, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.apimachinery import jsonpath
-    from gitops_ds.commands.events import Happening
+    from gitops_ds.cli.commands.events import Happening
+    from gitops_ds.kube.apimachinery import jsonpath
 
 # the fields of Events in field selectors of Kubernetes, as far as `commands.events` has them
 FIELDS = (
@@ -72,7 +72,7 @@ async def events(args: EventsArgs) -> int:
 
 
 async def _events(args: EventsArgs) -> int:
-    from gitops_ds.commands import events as commands_events
+    from gitops_ds.cli.commands import events as commands_events
 
     async with args.open_cluster() as cluster:
         read = await commands_events.read(cluster, args.state_namespace)
@@ -85,7 +85,7 @@ async def _events(args: EventsArgs) -> int:
 
 
 async def _watch(args: EventsArgs) -> int:
-    from gitops_ds.commands import events as commands_events
+    from gitops_ds.cli.commands import events as commands_events
 
     headers = not args.no_headers
 
@@ -105,8 +105,8 @@ async def _watch(args: EventsArgs) -> int:
 
 
 def _selected(args: EventsArgs, happenings: Sequence[Happening]) -> list[Happening]:
-    from gitops_ds.commands import events as commands_events
-    from gitops_ds.fleet import agents
+    from gitops_ds.cli.commands import events as commands_events
+    from gitops_ds.status import agents
 
     def meets(one: Happening) -> bool:
         return all(
@@ -129,8 +129,8 @@ def _name(one: Happening) -> str:
 
 
 def _show(args: EventsArgs, happenings: Sequence[Happening], *, headers: bool) -> None:
-    from gitops_ds.apimachinery import timestamps
-    from gitops_ds.commands import events as commands_events
+    from gitops_ds.cli.commands import events as commands_events
+    from gitops_ds.kube.apimachinery import timestamps
 
     if not args.output.is_table:
         items = [commands_events.as_json(one) for one in happenings]

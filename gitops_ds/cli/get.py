@@ -13,14 +13,14 @@ import click
 
 from gitops_ds.cli.output import table
 from gitops_ds.cli.parameters import candidates, list_options, options
-from gitops_ds.model.values import replace
+from gitops_ds.core.values import replace
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.apimachinery import jsonpath
-    from gitops_ds.fleet.agents import Agent
-    from gitops_ds.model.objects import Key
-    from gitops_ds.model.sources.bundle import Requirement
-    from gitops_ds.model.startup_taints import StartupTaintPolicy
+    from gitops_ds.core.objects import Key
+    from gitops_ds.core.sources.bundle import Requirement
+    from gitops_ds.core.startup_taints import StartupTaintPolicy
+    from gitops_ds.kube.apimachinery import jsonpath
+    from gitops_ds.status.agents import Agent
 
 _NODE_WORDS = frozenset(("no", "node", "nodes"))
 
@@ -43,7 +43,7 @@ class GetArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs
     @property
     def names(self) -> tuple[str, ...]:
         """The chosen DaemonSets, without the word for their kind; none for all."""
-        from gitops_ds.fleet import agents
+        from gitops_ds.status import agents
 
         first = self.what[0].lower() if self.what else ""
         return self.what[1:] if first in agents.KIND_WORDS or self.of_nodes else self.what
@@ -99,9 +99,9 @@ async def get(args: GetArgs) -> int:
 
 
 async def _all_clusters(args: GetArgs) -> int:
-    from gitops_ds.commands import all_clusters
-    from gitops_ds.fleet import cluster_reports
-    from gitops_ds.pipeline import open_repository
+    from gitops_ds.cli.commands import all_clusters
+    from gitops_ds.deploy.pipeline import open_repository
+    from gitops_ds.status import cluster_reports
 
     repository, trust = open_repository.named(args.directory, args.path), all_clusters.NO_TRUST
     if args.settings:
@@ -124,9 +124,9 @@ async def _all_clusters(args: GetArgs) -> int:
 
 
 async def _nodes(args: GetArgs) -> int:
-    from gitops_ds.apimachinery import label_selector
-    from gitops_ds.commands import node_work
-    from gitops_ds.errors import NoMatch
+    from gitops_ds.cli.commands import node_work
+    from gitops_ds.core.errors import NoMatch
+    from gitops_ds.kube.apimachinery import label_selector
 
     policy, now = _policy(args.settings), time.time()
     async with args.open_cluster() as cluster:
@@ -147,15 +147,15 @@ async def _nodes(args: GetArgs) -> int:
 
 def _policy(settings: str | None) -> StartupTaintPolicy | None:
     """The startup taints of a settings file; None without it."""
-    from gitops_ds.settings import service
+    from gitops_ds.service.settings import service
 
     group = service.read(settings).startup_taints if settings else None
     return group.policy if group else None
 
 
 async def _get(args: GetArgs) -> int:
-    from gitops_ds.fleet import agent_json
-    from gitops_ds.fleet import agents as fleet_agents
+    from gitops_ds.status import agent_json
+    from gitops_ds.status import agents as fleet_agents
 
     now = time.time()
     async with args.open_cluster() as cluster:
@@ -178,8 +178,8 @@ def _selected(args: GetArgs, agents: tuple[Agent, ...]) -> tuple[Agent, ...]:
     """The agents with the names, in the namespace, with the labels of the options. Raises NoMatch
     for a name without an agent.
     """
-    from gitops_ds.apimachinery import label_selector
-    from gitops_ds.fleet import agents as fleet_agents
+    from gitops_ds.kube.apimachinery import label_selector
+    from gitops_ds.status import agents as fleet_agents
 
     def labels(agent: Agent) -> Mapping[str, str]:
         return (agent.seen.daemonset.raw.get("metadata") or {}).get("labels") or {}
@@ -195,7 +195,7 @@ def _name(agent: Agent) -> str:
 
 def _document(agents: Sequence[Agent], *, single: bool) -> dict[str, Any]:
     """The JSON of one agent, or of a list, as kubectl prints an object for one name."""
-    from gitops_ds.fleet import agent_json
+    from gitops_ds.status import agent_json
 
     items = [agent_json.as_json(agent) for agent in agents]
     if single:
@@ -204,7 +204,7 @@ def _document(agents: Sequence[Agent], *, single: bool) -> dict[str, Any]:
 
 
 async def _watch(args: GetArgs) -> int:
-    from gitops_ds.commands import watched_agents
+    from gitops_ds.cli.commands import watched_agents
 
     printer = _ChangePrinter(args)
     watch = watched_agents.WatchOptions(args.state_namespace, time.time, options.say)
@@ -227,8 +227,8 @@ class _ChangePrinter:
         """Prints the agents that differ from those printed before. The first time, raises NoMatch
         for a name without an agent.
         """
-        from gitops_ds.fleet import agent_json
-        from gitops_ds.fleet import agents as fleet_agents
+        from gitops_ds.status import agent_json
+        from gitops_ds.status import agents as fleet_agents
 
         args = self._args
         if self._started:  # an agent that is deleted may return

@@ -15,9 +15,9 @@ from gitops_ds.cli.output import table
 from gitops_ds.cli.parameters import candidates, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.apimachinery import jsonpath
-    from gitops_ds.git.repository import Repository
-    from gitops_ds.pipeline.open_repository import RepositoryRef
+    from gitops_ds.deploy.pipeline.open_repository import RepositoryRef
+    from gitops_ds.kube.apimachinery import jsonpath
+    from gitops_ds.source.git.repository import Repository
 
 
 T = TypeVar("T")
@@ -58,13 +58,13 @@ class HistoryArgs(list_options.ScopeArgs, options.ConnectionArgs, options.Common
 @options.typed(HistoryArgs)
 async def history(args: HistoryArgs) -> int:
     """List the revisions of a DaemonSet with commit, author, time, change cause and nodes."""
-    from gitops_ds.commands import history as commands_history
-    from gitops_ds.fleet import agents as fleet_agents
-    from gitops_ds.model import plain_text
-    from gitops_ds.model.objects import show_path
-    from gitops_ds.pipeline import open_repository
-    from gitops_ds.plan import diff
-    from gitops_ds.redaction import objects
+    from gitops_ds.cli.commands import history as commands_history
+    from gitops_ds.core import plain_text
+    from gitops_ds.core.objects import show_path
+    from gitops_ds.core.redaction import objects
+    from gitops_ds.deploy.pipeline import open_repository
+    from gitops_ds.ownership import diff
+    from gitops_ds.status import agents as fleet_agents
 
     async with args.open_cluster() as cluster:
         agents = await fleet_agents.list_agents(cluster, args.state_namespace, time.time())
@@ -108,7 +108,7 @@ async def history(args: HistoryArgs) -> int:
 
 
 def _halt_row(halt: Mapping[str, Any]) -> list[str]:
-    from gitops_ds.model.objects import short
+    from gitops_ds.core.objects import short
 
     replaced = halt["replacedBy"] or {"commit": "", "author": ""}
     return [
@@ -128,7 +128,7 @@ def _name(revision: str) -> str:
 
 
 def _row(item: Mapping[str, Any], *, wide: bool) -> list[str]:
-    from gitops_ds.model.objects import short
+    from gitops_ds.core.objects import short
 
     row = [
         str(item["revision"]) + ("*" if item["current"] else ""),
@@ -145,8 +145,8 @@ async def _with_authors(
     named: RepositoryRef, work: Callable[[Repository | None], Awaitable[T]]
 ) -> T:
     """The result of the work on the repository; of None if it can't be read."""
-    from gitops_ds import errors
-    from gitops_ds.pipeline import open_repository
+    from gitops_ds.core import errors
+    from gitops_ds.deploy.pipeline import open_repository
 
     if named.where is not None:
         try:
@@ -181,9 +181,9 @@ async def trace(args: TraceArgs) -> int:
     """Show pod, node, revision, commit, author, file and line for pod/NAME, node/NAME, ds/NAME or
     commit/SHA.
     """
-    from gitops_ds.commands import history as commands_history
-    from gitops_ds.fleet import agents as fleet_agents
-    from gitops_ds.pipeline import open_repository
+    from gitops_ds.cli.commands import history as commands_history
+    from gitops_ds.deploy.pipeline import open_repository
+    from gitops_ds.status import agents as fleet_agents
 
     kind, name = commands_history.parse_target(args.what)
     async with args.open_cluster() as cluster:
@@ -216,7 +216,7 @@ async def trace(args: TraceArgs) -> int:
 
 
 def _trace_row(item: dict[str, Any]) -> list[str]:
-    from gitops_ds.model.objects import short
+    from gitops_ds.core.objects import short
 
     agent, revision = (
         f"{item['agent']['namespace']}/{item['agent']['name']}",

@@ -29,7 +29,7 @@ def init(args: InitArgs) -> int:
     """Write a repository with one agent, one cluster, CI for GitHub and GitLab and a pre-commit
     hook; overwrites no file.
     """
-    from gitops_ds.commands import init as commands_init
+    from gitops_ds.cli.commands import init as commands_init
 
     directory: Path = args.directory
     for path in commands_init.write(directory, commands_init.files()):
@@ -85,8 +85,8 @@ async def adopt(args: AdoptArgs) -> int:
     """Write the manifests of a cluster's DaemonSets and of the objects they use; overwrites no file
     and changes nothing in the cluster.
     """
-    from gitops_ds.commands import adopt as commands_adopt
-    from gitops_ds.commands import init
+    from gitops_ds.cli.commands import adopt as commands_adopt
+    from gitops_ds.cli.commands import init
 
     directory: Path = args.directory
     async with args.open_cluster() as cluster:

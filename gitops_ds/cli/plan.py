@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gitops_ds.checks.report import printable
 from gitops_ds.cli.parameters import candidates, options
-from gitops_ds.model.objects import short
-from gitops_ds.report import printable
+from gitops_ds.core.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.commands.plan import PlanRequest
-    from gitops_ds.model.sources.source_tree import SourceTree
-    from gitops_ds.pipeline.open_repository import RepositoryRef
+    from gitops_ds.cli.commands.plan import PlanRequest
+    from gitops_ds.core.sources.source_tree import SourceTree
+    from gitops_ds.deploy.pipeline.open_repository import RepositoryRef
 
 
 _COLOURS = {"+": "green", "~": "yellow", "-": "red", "!": "magenta"}
@@ -75,9 +75,9 @@ class ChangesArgs(options.RepositoryArgs, options.ConnectionArgs, options.Common
 
     async def request(self) -> PlanRequest:
         """What is planned; prints which work tree is read."""
-        from gitops_ds.commands.plan import ApplyTarget, PlanRequest
-        from gitops_ds.pipeline import open_repository
-        from gitops_ds.plan.options import ApplyOptions, Guards
+        from gitops_ds.cli.commands.plan import ApplyTarget, PlanRequest
+        from gitops_ds.deploy.pipeline import open_repository
+        from gitops_ds.ownership.options import ApplyOptions, Guards
 
         repository = self.repository_ref()
         quiet = self.quiet or bool(self.repository or self.directory)
@@ -117,8 +117,8 @@ async def plan(args: PlanArgs) -> int:
     Reads the files of the work tree, as `check` does, or the commit of --revision; `apply` takes
     commits only.
     """
-    from gitops_ds.commands import plan as plan_command
-    from gitops_ds.plan import printers
+    from gitops_ds.cli.commands import plan as plan_command
+    from gitops_ds.deploy.plan import printers
 
     request = await args.request()
     with simulation_named():
@@ -139,7 +139,7 @@ async def plan(args: PlanArgs) -> int:
 @contextmanager
 def simulation_named() -> Iterator[None]:
     """Adds the options without a cluster to the error of a missing kubeconfig."""
-    from gitops_ds import errors
+    from gitops_ds.core import errors
 
     try:
         yield
@@ -153,7 +153,7 @@ async def report_uncommitted(
     repository: RepositoryRef, snapshot: SourceTree, *, quiet: bool
 ) -> None:
     """Prints the changes of the work tree that `apply` ignores."""
-    from gitops_ds.commands import plan as plan_command
+    from gitops_ds.cli.commands import plan as plan_command
 
     if snapshot.commit is None and (more := await plan_command.uncommitted(repository, snapshot)):
         takes = (
@@ -190,9 +190,9 @@ async def diff(args: DiffArgs) -> int:
     Exits 0 without differences, 1 with differences or an object that would not be applied, and
     above 1 for an error.
     """
-    from gitops_ds import errors
-    from gitops_ds.commands import live_diff
-    from gitops_ds.redaction import texts
+    from gitops_ds.cli.commands import live_diff
+    from gitops_ds.core import errors
+    from gitops_ds.core.redaction import texts
 
     request = await args.request()
     try:

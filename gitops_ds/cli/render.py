@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli.parameters import candidates, options
-from gitops_ds.model.values import replace
+from gitops_ds.core.values import replace
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.model.sources.repository_limits import AllowedRenderers
+    from gitops_ds.core.sources.repository_limits import AllowedRenderers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +40,9 @@ class RenderArgs(options.RepositoryArgs, options.CommonArgs):
 @options.typed(RenderArgs)
 async def render(args: RenderArgs) -> int:
     """Print the rendered manifests, for example for `kubectl apply -f -`."""
-    from gitops_ds.pipeline import open_repository
-    from gitops_ds.redaction import report
-    from gitops_ds.render import bundle as rendering
+    from gitops_ds.core.redaction import report
+    from gitops_ds.deploy.pipeline import open_repository
+    from gitops_ds.source.render import bundle as rendering
     from gitops_ds.yaml import writer
 
     repository = args.repository_ref()
@@ -62,7 +62,7 @@ async def render(args: RenderArgs) -> int:
         }
         bundle = replace(bundle, manifests=chosen)
     if args.output == "json":
-        from gitops_ds.redaction import objects
+        from gitops_ds.core.redaction import objects
 
         bodies = [manifest.body for manifest in bundle.manifests.values()]
         items = bodies if args.show_secrets else [objects.body(body) for body in bodies]
@@ -116,9 +116,9 @@ async def explain(args: ExplainArgs) -> int:
     """Print a parameter or manifest path of AGENT, and every file and line that sets it, the
     effective one first.
     """
-    from gitops_ds.model.objects import NODE, show_path
-    from gitops_ds.pipeline import open_repository
-    from gitops_ds.render.explain import explain as explained
+    from gitops_ds.core.objects import NODE, show_path
+    from gitops_ds.deploy.pipeline import open_repository
+    from gitops_ds.source.render.explain import explain as explained
 
     repository = open_repository.named(args.directory, args.inside, args.allowed)
     snapshot = await open_repository.snapshot(repository, args.revision)
@@ -143,7 +143,7 @@ async def explain(args: ExplainArgs) -> int:
         return 0
     import orjson
 
-    from gitops_ds.report import printable
+    from gitops_ds.checks.report import printable
 
     click.echo(printable.block(orjson.dumps(explanation.value).decode()))
     for setting in explanation.set_by:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli.parameters import candidates, options
-from gitops_ds.model.objects import short
+from gitops_ds.core.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.commands.service_requests import StateObject, Where
-    from gitops_ds.model.cluster import Cluster, ClusterReader
-    from gitops_ds.model.objects import Body
+    from gitops_ds.cli.commands.service_requests import StateObject, Where
+    from gitops_ds.core.cluster import Cluster, ClusterReader
+    from gitops_ds.core.objects import Body
 
     Work = Callable[[Cluster, Where, StateObject], Awaitable[tuple[Body, str]]]
 
@@ -49,8 +49,8 @@ async def ask(args: ServiceArgs, work: Work) -> Body:
     """Runs the work on the selected state, and prints its message, or with `-o json` the
     requests.
     """
-    from gitops_ds.commands import service_requests
-    from gitops_ds.report import printable
+    from gitops_ds.checks.report import printable
+    from gitops_ds.cli.commands import service_requests
 
     where = service_requests.Where(args.state_namespace, args.id, args.directory)
     async with args.open_for_writes() as cluster:
@@ -84,10 +84,10 @@ class ReconcileArgs(ServiceArgs):
 @options.typed(ReconcileArgs)
 async def reconcile(args: ReconcileArgs) -> int:
     """Request a reconciliation now. With --wait, exits 1 if it failed or did not finish in time."""
-    from gitops_ds.model import names
+    from gitops_ds.core import names
 
     async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
-        from gitops_ds.commands import service_requests
+        from gitops_ds.cli.commands import service_requests
 
         body, value = await service_requests.request(cluster, where, target.id)
         if not args.wait:
@@ -107,8 +107,8 @@ async def reconcile(args: ReconcileArgs) -> int:
 
 async def _message_of(cluster: ClusterReader, where: Where, id: str) -> str:
     """The message of the repository's status, empty without one."""
-    from gitops_ds import errors
-    from gitops_ds.deployer import source_status_store
+    from gitops_ds.core import errors
+    from gitops_ds.deploy import source_status_store
 
     try:
         status = (await source_status_store.load_all(cluster, where.namespace, time.time())).get(id)
@@ -152,7 +152,7 @@ async def _suspend(args: SuspendArgs, *, suspended: bool) -> int:
         return await _suspend_agent(args, args.agent, suspended=suspended)
 
     async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
-        from gitops_ds.commands import service_requests
+        from gitops_ds.cli.commands import service_requests
 
         done = await service_requests.suspend(cluster, where, target.id, suspended=suspended)
         words = done.words(suspended=suspended)
@@ -163,8 +163,8 @@ async def _suspend(args: SuspendArgs, *, suspended: bool) -> int:
 
 
 async def _suspend_agent(args: SuspendArgs, agent: str, *, suspended: bool) -> int:
-    from gitops_ds.commands import service_requests
-    from gitops_ds.model.objects import key_of
+    from gitops_ds.cli.commands import service_requests
+    from gitops_ds.core.objects import key_of
 
     async with args.open_for_writes() as cluster:
         done = await service_requests.suspend_agent(
@@ -196,12 +196,12 @@ async def hold(args: HoldArgs) -> int:
 
     A rollout of the commit that is in progress takes no further node.
     """
-    from gitops_ds.pipeline import open_repository
+    from gitops_ds.deploy.pipeline import open_repository
 
     commit = await open_repository.commit_named(args.commit, args.directory)
 
     async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
-        from gitops_ds.commands import service_requests
+        from gitops_ds.cli.commands import service_requests
 
         body = await service_requests.hold(cluster, where, target.id, commit)
         rollouts = await service_requests.hold_rollouts(cluster, target.id, commit, time.time())
@@ -220,13 +220,13 @@ async def release(args: HoldArgs) -> int:
 
     Exits 1 for any other commit.
     """
-    from gitops_ds.pipeline import open_repository
+    from gitops_ds.deploy.pipeline import open_repository
 
     commit = await open_repository.commit_named(args.commit, args.directory)
 
     async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
-        from gitops_ds import errors
-        from gitops_ds.commands import service_requests
+        from gitops_ds.cli.commands import service_requests
+        from gitops_ds.core import errors
 
         agents = await service_requests.release_rollouts(cluster, target.id, commit)
         waits = await service_requests.is_waiting(cluster, where, target.id, commit, time.time())

@@ -12,10 +12,10 @@ import click
 from gitops_ds.cli.parameters import candidates, options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.model.events.base import Event
-    from gitops_ds.model.sources.repository_limits import AllowedRenderers
-    from gitops_ds.settings.repository import RepositorySettings
-    from gitops_ds.settings.service import Service
+    from gitops_ds.core.events.base import Event
+    from gitops_ds.core.sources.repository_limits import AllowedRenderers
+    from gitops_ds.service.settings.repository import RepositorySettings
+    from gitops_ds.service.settings.service import Service
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +98,9 @@ async def _run(args: RunArgs) -> None:
     with options.importing():
         import orjson
 
-        from gitops_ds.model.events.definition import Level
+        from gitops_ds.core.events.definition import Level
+        from gitops_ds.notify import log_lines
         from gitops_ds.service import main
-        from gitops_ds.telemetry import log_lines
 
     settings = _settings(args)
 
@@ -127,9 +127,9 @@ async def _run(args: RunArgs) -> None:
 
 def _settings(args: RunArgs) -> Service:
     """The settings of the file, overridden by the options."""
-    from gitops_ds.model.decision import Powers
-    from gitops_ds.model.values import replace
-    from gitops_ds.settings import service as file
+    from gitops_ds.core.decision import Powers
+    from gitops_ds.core.values import replace
+    from gitops_ds.service.settings import service as file
 
     settings = file.read(args.settings) if args.settings else file.Service()
     namespace = args.state_namespace
@@ -165,10 +165,10 @@ def _repositories(
     args: RunArgs, configured: tuple[RepositorySettings, ...]
 ) -> tuple[RepositorySettings, ...]:
     """The repositories of the settings, or the one of `-C`, with the options applied."""
-    from gitops_ds.model.duration import Duration
-    from gitops_ds.model.values import replace
-    from gitops_ds.settings.base import Ratio
-    from gitops_ds.settings.repository import RepositorySettings
+    from gitops_ds.core.duration import Duration
+    from gitops_ds.core.values import replace
+    from gitops_ds.service.settings.base import Ratio
+    from gitops_ds.service.settings.repository import RepositorySettings
 
     changes: dict[str, Any] = {} if args.branch is None else {"branch": args.branch}
     if args.path is not None:
@@ -178,7 +178,7 @@ def _repositories(
             "the settings have several repositories: -C, --branch and --path apply to one"
         )
     if url := args.url:
-        from gitops_ds.pipeline import open_repository
+        from gitops_ds.deploy.pipeline import open_repository
 
         named = open_repository.named(url, args.path or "")
         if named.where is None:

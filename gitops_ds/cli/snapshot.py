@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 
 from gitops_ds.cli.parameters import options
-from gitops_ds.model.plain_text import counted
+from gitops_ds.core.plain_text import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ async def snapshot(args: SnapshotArgs) -> int:
     """Print nodes, DaemonSets, their revisions and the objects they refer to as JSON, for `check
     --snapshot`.
     """
-    from gitops_ds.commands import cluster_snapshot
+    from gitops_ds.cli.commands import cluster_snapshot
 
     async with args.open_cluster() as cluster:
         bodies = await cluster_snapshot.survey(cluster)

@@ -12,7 +12,7 @@ from gitops_ds.cli.output import table
 from gitops_ds.cli.parameters import options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.model.sources.source_status import SourceStatus
+    from gitops_ds.core.sources.source_status import SourceStatus
 
 HEAD = ["NAME", "REPOSITORY", "BRANCH", "NEWEST", "APPLIED", "CONDITION", "LOOKED"]
 WIDE = ["HELD", "SUSPENDED", "SERVICE", "MESSAGE"]
@@ -32,7 +32,7 @@ class SourcesArgs(options.ConnectionArgs, options.CommonArgs):
 @options.typed(SourcesArgs)
 async def sources(args: SourcesArgs) -> int:
     """List the followed repositories: newest commit, applied commit, condition, last fetch."""
-    from gitops_ds.commands import sources as commands_sources
+    from gitops_ds.cli.commands import sources as commands_sources
 
     now = time.time()
     async with args.open_cluster() as cluster:
@@ -54,9 +54,9 @@ def table_of(statuses: tuple[SourceStatus, ...], now: float, *, wide: bool) -> s
     """The table, and a line for each repository that is not Synced; `now` is in seconds since
     1970.
     """
-    from gitops_ds.apimachinery import timestamps
-    from gitops_ds.model import plain_text
-    from gitops_ds.model.objects import short
+    from gitops_ds.core import plain_text
+    from gitops_ds.core.objects import short
+    from gitops_ds.kube.apimachinery import timestamps
 
     def row(one: SourceStatus) -> list[str]:
         # A status that does not change is saved at a heartbeat only: Git may have answered since.

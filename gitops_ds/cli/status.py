@@ -14,8 +14,8 @@ from gitops_ds.cli.output import table
 from gitops_ds.cli.parameters import candidates, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.fleet.agents import Agent
-    from gitops_ds.model.startup_taints import StartupTaintPolicy
+    from gitops_ds.core.startup_taints import StartupTaintPolicy
+    from gitops_ds.status.agents import Agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +51,8 @@ async def status(args: StatusArgs) -> int:
             "repositories"
         )
 
-    from gitops_ds.commands import node_work, wait
-    from gitops_ds.fleet import agents as fleet_agents
+    from gitops_ds.cli.commands import node_work, wait
+    from gitops_ds.status import agents as fleet_agents
 
     async with args.open_cluster() as cluster:
         policy = await node_work.policy_of_service(cluster, args.state_namespace)
@@ -77,8 +77,8 @@ class _Printer:
 
     def show(self, agent: Agent | str) -> None:
         """Prints an agent; a message goes to stderr."""
-        from gitops_ds.commands import node_work
-        from gitops_ds.fleet import agent_json
+        from gitops_ds.cli.commands import node_work
+        from gitops_ds.status import agent_json
 
         args = self._args
         if isinstance(agent, str):
@@ -134,11 +134,11 @@ async def wait(args: WaitArgs) -> int:
     """Wait for the rollout of ds/NAME. Exits 0 when it is up to date and available on every
     eligible node, 1 if the rollout failed or timed out.
     """
+    from gitops_ds.cli.commands import wait as commands_wait
     from gitops_ds.cli.output import rollout_display
-    from gitops_ds.commands import wait as commands_wait
-    from gitops_ds.fleet import agent_json
-    from gitops_ds.model import plain_text
-    from gitops_ds.pipeline import open_repository
+    from gitops_ds.core import plain_text
+    from gitops_ds.deploy.pipeline import open_repository
+    from gitops_ds.status import agent_json
 
     commit = await open_repository.commit_named(args.commit, args.directory) if args.commit else ""
     includes = (

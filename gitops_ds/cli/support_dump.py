@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from gitops_ds.cli.parameters import candidates, options
-from gitops_ds.model.plain_text import counted
+from gitops_ds.core.plain_text import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +47,9 @@ async def support_dump(args: SupportDumpArgs) -> int:
     """Write an archive of versions, settings, state, agents, nodes, events and logs for a bug
     report; secrets are redacted.
     """
-    from gitops_ds import errors
-    from gitops_ds.client.rest import HttpReader
-    from gitops_ds.commands.support_dump import archive, collect
+    from gitops_ds.cli.commands.support_dump import archive, collect
+    from gitops_ds.core import errors
+    from gitops_ds.kube.client.rest import HttpReader
 
     now = time.time()
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))

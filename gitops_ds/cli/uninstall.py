@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gitops_ds.cli.parameters import options
-from gitops_ds.model.plain_text import counted
+from gitops_ds.core.plain_text import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ async def uninstall(args: UninstallArgs) -> int:
     """Remove labels, annotations, field ownership and state of gitops-ds from the cluster; no pod
     restarts.
     """
-    from gitops_ds.commands import uninstall as commands_uninstall
+    from gitops_ds.cli.commands import uninstall as commands_uninstall
 
     namespace = args.state_namespace
     if args.dry_run:

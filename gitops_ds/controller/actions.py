@@ -9,19 +9,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gitops_ds.apimachinery import (
-    daemonsets,
-    label_selector,
-    pods,
-    revisions,
-)
-from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.daemonset import pod_changes
-from gitops_ds.errors import AlreadyExists, NotFound, StaleView
-from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, PatchType, Selection
-from gitops_ds.model.daemonset import DaemonSet, Owner
-from gitops_ds.model.decision import (
+from gitops_ds.core import names
+from gitops_ds.core.cluster import Cluster, PatchType, Selection
+from gitops_ds.core.daemonset import DaemonSet, Owner
+from gitops_ds.core.decision import (
     Action,
     Adopt,
     CreatePod,
@@ -38,7 +29,8 @@ from gitops_ds.model.decision import (
     Release,
     RenumberRevision,
 )
-from gitops_ds.model.objects import (
+from gitops_ds.core.errors import AlreadyExists, NotFound, StaleView
+from gitops_ds.core.objects import (
     CONTROLLER_REVISION,
     DAEMONSET,
     POD,
@@ -48,6 +40,9 @@ from gitops_ds.model.objects import (
     key_of,
     version_number,
 )
+from gitops_ds.daemonset import pod_changes
+from gitops_ds.kube.apimachinery import daemonsets, label_selector, pods, revisions
+from gitops_ds.rollouts.state import target_revisions
 
 Remember = Callable[[Resource, Body], None]
 # Stores that the text of an annotation of a revision, by its UID, is ours, before it is written.

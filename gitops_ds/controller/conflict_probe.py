@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from gitops_ds.apimachinery import timestamps
-from gitops_ds.client import namespaced_create
+from gitops_ds.core.cluster import Cluster
+from gitops_ds.core.errors import AlreadyExists, ClusterError, Refused
+from gitops_ds.core.objects import DAEMONSET, Body
 from gitops_ds.daemonset import competing_controller
-from gitops_ds.errors import AlreadyExists, ClusterError, Refused
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.objects import DAEMONSET, Body
+from gitops_ds.kube.apimachinery import timestamps
+from gitops_ds.kube.client import namespaced_create
 
 # seconds for another controller to write the status of a new DaemonSet; Kubernetes' own takes
 # milliseconds

@@ -11,33 +11,33 @@ import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterable, Set
 
-from gitops_ds.apimachinery import foreign_bodies, pods, revisions
-from gitops_ds.apimachinery.rollouts import rollout_annotations
-from gitops_ds.apimachinery.rollouts.attested_records import RecordWrite
-from gitops_ds.client.informer import InformerEvent
-from gitops_ds.client.owned_bodies import OwnedBodies
-from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.controller import conflict_probe, executor
 from gitops_ds.controller.actions import WriteHooks
 from gitops_ds.controller.observer import Observer, ObserverHooks
-from gitops_ds.controller.startup_taints import StartupInputs, StartupTaints
+from gitops_ds.core.cluster import Cluster, EventType, Listing, WatchEvent
+from gitops_ds.core.daemonset import DaemonSet
+from gitops_ds.core.decision import Action, Decision, ExecutionOutcome, Observation, Powers
+from gitops_ds.core.errors import ClusterError
+from gitops_ds.core.events.base import Decided, Emit, TaskRestarted
+from gitops_ds.core.live import Revision
+from gitops_ds.core.objects import DAEMONSET, POD, Key, Resource
+from gitops_ds.core.rollouts.staged_rollout import StageInputs
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.daemonset.memory import Repetition
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.daemonset.workqueue import WorkQueue
-from gitops_ds.errors import ClusterError
-from gitops_ds.model.cluster import Cluster, EventType, Listing, WatchEvent
-from gitops_ds.model.daemonset import DaemonSet
-from gitops_ds.model.decision import Action, Decision, ExecutionOutcome, Observation, Powers
-from gitops_ds.model.events.base import Decided, Emit, TaskRestarted
-from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import DAEMONSET, POD, Key, Resource
-from gitops_ds.model.rollouts.staged_rollout import StageInputs
-from gitops_ds.model.values import replace
-from gitops_ds.plan import object_owner
-from gitops_ds.rollouts import pinned_pods
-from gitops_ds.rollouts.pinned_pods import StagedDecision
+from gitops_ds.kube.apimachinery import foreign_bodies, pods, revisions
+from gitops_ds.kube.client.informer import InformerEvent
+from gitops_ds.kube.client.owned_bodies import OwnedBodies
+from gitops_ds.ownership import object_owner
+from gitops_ds.rollouts.decisions import pinned_pods
+from gitops_ds.rollouts.decisions.pinned_pods import StagedDecision
+from gitops_ds.rollouts.state import rollout_annotations
+from gitops_ds.rollouts.state.attested_records import RecordWrite
+from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
+from gitops_ds.startup_taints.startup_taints import StartupInputs, StartupTaints
 
 TURNS_AT_ONCE = 8
 REQUESTS_AT_ONCE = 16

@@ -14,12 +14,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gitops_ds.apimachinery import daemonsets
 from gitops_ds.controller.actions import ActionWriter, WatchedEpoch, WriteHooks
-from gitops_ds.daemonset import pod_changes
-from gitops_ds.errors import ClusterError, Forbidden, Invalid, NotFound, NotLeading
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.decision import (
+from gitops_ds.core.cluster import Cluster
+from gitops_ds.core.decision import (
     Action,
     CreatePod,
     Decision,
@@ -33,13 +30,10 @@ from gitops_ds.model.decision import (
     RenumberRevision,
     StatusUpdate,
 )
-from gitops_ds.model.events.base import (
-    ActionFailed,
-    Emit,
-    Performed,
-    StatusFailed,
-    StatusWritten,
-)
+from gitops_ds.core.errors import ClusterError, Forbidden, Invalid, NotFound, NotLeading
+from gitops_ds.core.events.base import ActionFailed, Emit, Performed, StatusFailed, StatusWritten
+from gitops_ds.daemonset import pod_changes
+from gitops_ds.kube.apimachinery import daemonsets
 
 T = TypeVar("T")
 

@@ -14,26 +14,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 import msgspec
 
-from gitops_ds.client import informer
-from gitops_ds.client.informer import Failing, InformerEvent, WorldVersion
-from gitops_ds.client.owned_bodies import OwnedBodies
-from gitops_ds.controller.gate_pods import PodGates
 from gitops_ds.controller.pod_warnings import PodWarnings
-from gitops_ds.controller.rollouts import GateMeter, GatePoller, Rollouts
+from gitops_ds.core import names
+from gitops_ds.core.cluster import ClusterReader, Listing, Selection, WatchEvent
+from gitops_ds.core.daemonset import DaemonSet, PodCause
+from gitops_ds.core.decision import Decision, Observation
+from gitops_ds.core.errors import Expired, WatchSilent
+from gitops_ds.core.events.base import Emit, Listed, WatchFailed
+from gitops_ds.core.live import Revision
+from gitops_ds.core.objects import NODE, POD, Body, Key, Resource
+from gitops_ds.core.rollouts.staged_rollout import StageInputs
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.daemonset.epochs import Epochs
 from gitops_ds.daemonset.node_room import NodeCapacity
-from gitops_ds.errors import Expired, WatchSilent
-from gitops_ds.model import names
-from gitops_ds.model.cluster import ClusterReader, Listing, Selection, WatchEvent
-from gitops_ds.model.daemonset import DaemonSet, PodCause
-from gitops_ds.model.decision import Decision, Observation
-from gitops_ds.model.events.base import Emit, Listed, WatchFailed
-from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import NODE, POD, Body, Key, Resource
-from gitops_ds.model.rollouts.staged_rollout import StageInputs
-from gitops_ds.model.values import replace
-from gitops_ds.rollouts.stage_inputs import Rollout
+from gitops_ds.kube.client import informer
+from gitops_ds.kube.client.informer import Failing, InformerEvent, WorldVersion
+from gitops_ds.kube.client.owned_bodies import OwnedBodies
+from gitops_ds.rollouts.controller.gate_pods import PodGates
+from gitops_ds.rollouts.controller.rollouts import GateMeter, GatePoller, Rollouts
+from gitops_ds.rollouts.decisions.stage_inputs import Rollout
 
 # seconds: interval of a list of the nodes and a reconciliation of every DaemonSet, without events
 LIST_NODES_AGAIN = 300.0

@@ -14,14 +14,14 @@ import itertools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gitops_ds import errors
-from gitops_ds.apimachinery import pod_cause
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import ClusterReader, Selection
+from gitops_ds.core.daemonset import Pod, PodCause
+from gitops_ds.core.decision import Observation
+from gitops_ds.core.objects import EVENT, Key
 from gitops_ds.daemonset import node_pods
-from gitops_ds.model.cluster import ClusterReader, Selection
-from gitops_ds.model.daemonset import Pod, PodCause
-from gitops_ds.model.decision import Observation
-from gitops_ds.model.objects import EVENT, Key
-from gitops_ds.rollouts import failures
+from gitops_ds.kube.apimachinery import pod_cause
+from gitops_ds.rollouts.decisions import failures
 
 EVERY = 5.0  # seconds between two rounds
 AT_ONCE = 10  # pods of one round

@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
-from gitops_ds.apimachinery import (
-    daemonsets,
-    foreign_bodies,
-    node_eligibility,
-    nodes,
-    pods,
-    revisions,
-)
-from gitops_ds.apimachinery.node_eligibility import Placement, Placer
-from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.core.cluster import EventType
+from gitops_ds.core.daemonset import DaemonSet, Owner, Pod
+from gitops_ds.core.decision import Decision, Observation
+from gitops_ds.core.live import Node, Revision
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset import claims
 from gitops_ds.daemonset.indexes import (
     BusyNodes,
@@ -29,12 +25,16 @@ from gitops_ds.daemonset.indexes import (
     scope_of_revision,
 )
 from gitops_ds.daemonset.memory import LAPSES_AFTER, DaemonSetMemories, PendingWrites
-from gitops_ds.model.cluster import EventType
-from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
-from gitops_ds.model.decision import Decision, Observation
-from gitops_ds.model.live import Node, Revision
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource
-from gitops_ds.model.values import replace
+from gitops_ds.kube.apimachinery import (
+    daemonsets,
+    foreign_bodies,
+    node_eligibility,
+    nodes,
+    pods,
+    revisions,
+)
+from gitops_ds.kube.apimachinery.node_eligibility import Placement, Placer
+from gitops_ds.rollouts.state import target_revisions
 
 WATCHED = (NODE, DAEMONSET, CONTROLLER_REVISION, POD)
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Set
 
 import msgspec
 
-from gitops_ds.apimachinery import label_selector, revisions
-from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
-from gitops_ds.model.decision import Action, Adopt, Observation, Release
-from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key, Resource
-from gitops_ds.model.sources.bundle import Requirement
+from gitops_ds.core.daemonset import DaemonSet, Owner, Pod
+from gitops_ds.core.decision import Action, Adopt, Observation, Release
+from gitops_ds.core.live import Revision
+from gitops_ds.core.objects import CONTROLLER_REVISION, POD, Key, Resource
+from gitops_ds.core.sources.bundle import Requirement
+from gitops_ds.kube.apimachinery import label_selector, revisions
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from gitops_ds.model import names
-from gitops_ds.model.cluster import EventType, Listing, WatchEvent
-from gitops_ds.model.objects import DAEMONSET, Body
+from gitops_ds.core import names
+from gitops_ds.core.cluster import EventType, Listing, WatchEvent
+from gitops_ds.core.objects import DAEMONSET, Body
 
 PROBE = "gitops-ds-probe"
 _COUNTERS = frozenset(

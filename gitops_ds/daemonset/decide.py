@@ -6,6 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gitops_ds.core.daemonset import Pod
+from gitops_ds.core.decision import Action, Decision, Observation
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset import (
     claims,
     competing_controller,
@@ -19,9 +22,6 @@ from gitops_ds.daemonset.history import RevisionHistory
 from gitops_ds.daemonset.memory import LAPSES_AFTER
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.daemonset.pod_changes import BURST, PodChanges
-from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Action, Decision, Observation
-from gitops_ds.model.values import replace
 
 SELECTING_ALL = "This daemon set is selecting all pods. A non-empty selector is required."
 

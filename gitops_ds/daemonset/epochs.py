@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitops_ds.model.objects import Resource, version_number
+from gitops_ds.core.objects import Resource, version_number
 
 
 class Epochs:

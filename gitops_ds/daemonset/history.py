@@ -10,11 +10,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gitops_ds.apimachinery import revisions
-from gitops_ds.daemonset.claims import Claim
-from gitops_ds.model import names
-from gitops_ds.model.daemonset import DaemonSet, Pod
-from gitops_ds.model.decision import (
+from gitops_ds.core import names
+from gitops_ds.core.daemonset import DaemonSet, Pod
+from gitops_ds.core.decision import (
     Action,
     CreateRevision,
     DeleteRevision,
@@ -22,8 +20,10 @@ from gitops_ds.model.decision import (
     RelabelPod,
     RenumberRevision,
 )
-from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key
+from gitops_ds.core.live import Revision
+from gitops_ds.core.objects import CONTROLLER_REVISION, POD, Key
+from gitops_ds.daemonset.claims import Claim
+from gitops_ds.kube.apimachinery import revisions
 
 
 class RevisionHistory(msgspec.Struct, frozen=True):

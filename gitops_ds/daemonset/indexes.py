@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from gitops_ds.apimachinery import revisions
-from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import DAEMONSET
+from gitops_ds.core.daemonset import Pod
+from gitops_ds.core.live import Revision
+from gitops_ds.core.objects import DAEMONSET
+from gitops_ds.kube.apimachinery import revisions
+from gitops_ds.rollouts.state import target_revisions
 
 
 class PodsByNode:

@@ -14,9 +14,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from gitops_ds.model.daemonset import DaemonSet
-from gitops_ds.model.decision import FailedPodBackoff
-from gitops_ds.model.objects import version_number
+from gitops_ds.core.daemonset import DaemonSet
+from gitops_ds.core.decision import FailedPodBackoff
+from gitops_ds.core.objects import version_number
 
 FIRST_DELAY, LONGEST_DELAY = 1.0, 900.0  # seconds
 FORGET_AFTER = 2 * LONGEST_DELAY  # seconds without a failure, after which the delay starts again

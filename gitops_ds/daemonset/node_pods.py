@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gitops_ds.apimachinery import node_eligibility
-from gitops_ds.apimachinery.node_eligibility import RUN, Placement
-from gitops_ds.model.daemonset import Counts, Pod
-from gitops_ds.model.decision import Observation, StatusUpdate
-from gitops_ds.model.values import replace
+from gitops_ds.core.daemonset import Counts, Pod
+from gitops_ds.core.decision import Observation, StatusUpdate
+from gitops_ds.core.values import replace
+from gitops_ds.kube.apimachinery import node_eligibility
+from gitops_ds.kube.apimachinery.node_eligibility import RUN, Placement
 
 
 class NodePods(msgspec.Struct, frozen=True, gc=False):

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gitops_ds.apimachinery import capacity
-from gitops_ds.apimachinery.capacity import Amounts, Port
-from gitops_ds.model.cluster import EventType
-from gitops_ds.model.decision import Decision, FreeCapacity
-from gitops_ds.model.objects import NODE, POD, Body, Key, Resource, version_number
+from gitops_ds.core.cluster import EventType
+from gitops_ds.core.decision import Decision, FreeCapacity
+from gitops_ds.core.objects import NODE, POD, Body, Key, Resource, version_number
+from gitops_ds.kube.apimachinery import capacity
+from gitops_ds.kube.apimachinery.capacity import Amounts, Port
 
 _ENDED = frozenset(("Failed", "Succeeded"))
 

@@ -6,12 +6,12 @@ independently, without a budget; a rollout continues only when this module chang
 
 from __future__ import annotations
 
-from gitops_ds.apimachinery.node_eligibility import Placement
+from gitops_ds.core.daemonset import Phase, Pod, RollingUpdate
+from gitops_ds.core.decision import CreatePod, DeleteCause, DeletePod, FailedPodBackoff
 from gitops_ds.daemonset import memory, pod_changes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.pod_changes import PodChanges, PodFactory
-from gitops_ds.model.daemonset import Phase, Pod, RollingUpdate
-from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod, FailedPodBackoff
+from gitops_ds.kube.apimachinery.node_eligibility import Placement
 
 
 def changes(layout: NodePodLayout) -> PodChanges:

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import capacity, node_eligibility, revisions
+from gitops_ds.core import names
+from gitops_ds.core.daemonset import DaemonSet, Pod
+from gitops_ds.core.decision import Action, CreatePod, DeleteCause, DeletePod, FailedPodBackoff
+from gitops_ds.core.objects import POD, Key
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
-from gitops_ds.model import names
-from gitops_ds.model.daemonset import DaemonSet, Pod
-from gitops_ds.model.decision import Action, CreatePod, DeleteCause, DeletePod, FailedPodBackoff
-from gitops_ds.model.objects import POD, Key
+from gitops_ds.kube.apimachinery import capacity, node_eligibility, revisions
 
 # Upstream's BurstReplicas: the maximum of creates, and of deletes, in one reconciliation. It also
 # waits until its watch has shown the created pods, at most five minutes (ExpectationsTimeout), so

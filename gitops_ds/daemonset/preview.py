@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import median
 
-from gitops_ds.apimachinery import daemonsets, revisions
+from gitops_ds.core import startup_taints
+from gitops_ds.core.daemonset import DaemonSet, Owner, Phase, Pod, RollingUpdate, Share
+from gitops_ds.core.decision import Adopt, CreateRevision, Observation
+from gitops_ds.core.live import JoinTime, Node, NodeImpact
+from gitops_ds.core.objects import DAEMONSET, Body
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset import claims, decide
-from gitops_ds.model import startup_taints
-from gitops_ds.model.daemonset import DaemonSet, Owner, Phase, Pod, RollingUpdate, Share
-from gitops_ds.model.decision import Adopt, CreateRevision, Observation
-from gitops_ds.model.live import JoinTime, Node, NodeImpact
-from gitops_ds.model.objects import DAEMONSET, Body
-from gitops_ds.model.values import replace
+from gitops_ds.kube.apimachinery import daemonsets, revisions
 
 _EVERY_NODE = 10**9
 _MOST_TURNS = 12

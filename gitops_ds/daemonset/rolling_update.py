@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitops_ds.apimachinery import daemonsets
+from gitops_ds.core.daemonset import OnDelete, Pod, RollingUpdate
+from gitops_ds.core.decision import CreatePod, DeleteCause, DeletePod
 from gitops_ds.daemonset import pod_changes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.pod_changes import PodChanges, PodFactory
-from gitops_ds.model.daemonset import OnDelete, Pod, RollingUpdate
-from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod
+from gitops_ds.kube.apimachinery import daemonsets
 
 _UNAVAILABLE = "it runs an earlier template and is not available"
 _OUTDATED = "it runs an earlier template"

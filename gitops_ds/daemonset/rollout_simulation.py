@@ -13,12 +13,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gitops_ds.apimachinery import daemonsets, node_eligibility, revisions
-from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.daemonset import decide
-from gitops_ds.model import names
-from gitops_ds.model.daemonset import DaemonSet, Owner, Pod, RollingUpdate
-from gitops_ds.model.decision import (
+from gitops_ds.core import names
+from gitops_ds.core.daemonset import DaemonSet, Owner, Pod, RollingUpdate
+from gitops_ds.core.decision import (
     Action,
     CreatePod,
     CreateRevision,
@@ -26,9 +23,12 @@ from gitops_ds.model.decision import (
     DeleteRevision,
     Observation,
 )
-from gitops_ds.model.live import Node, Revision
-from gitops_ds.model.objects import DAEMONSET, Body
-from gitops_ds.model.values import replace
+from gitops_ds.core.live import Node, Revision
+from gitops_ds.core.objects import DAEMONSET, Body
+from gitops_ds.core.values import replace
+from gitops_ds.daemonset import decide
+from gitops_ds.kube.apimachinery import daemonsets, node_eligibility, revisions
+from gitops_ds.kube.apimachinery.node_eligibility import Placement
 
 _UID, _LONG_AGO = "rehearsal", -math.inf
 # A rollout of a thousand nodes one by one needs a million observations of a node: then the rest is

@@ -41,7 +41,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gitops_ds.apimachinery import daemonsets
+from gitops_ds.core.daemonset import DaemonSet, Pod, RollingUpdate
+from gitops_ds.core.decision import CreatePod, Decision, DeleteCause, DeletePod, Observation
+from gitops_ds.core.events.base import Compared, Decided, Differed, DifferenceKind, Event
+from gitops_ds.core.objects import Key
+from gitops_ds.core.plain_text import listed
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide, memory
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.shadow_views import (
@@ -53,18 +58,7 @@ from gitops_ds.daemonset.shadow_views import (
     without_arrivals,
     without_owned_pods,
 )
-from gitops_ds.model.daemonset import DaemonSet, Pod, RollingUpdate
-from gitops_ds.model.decision import CreatePod, Decision, DeleteCause, DeletePod, Observation
-from gitops_ds.model.events.base import (
-    Compared,
-    Decided,
-    Differed,
-    DifferenceKind,
-    Event,
-)
-from gitops_ds.model.objects import Key
-from gitops_ds.model.plain_text import listed
-from gitops_ds.model.values import replace
+from gitops_ds.kube.apimachinery import daemonsets
 
 QUIET = 5.0  # seconds without a change, after which a DaemonSet with healthy pods has settled
 STALLED = 60.0  # the same with unhealthy pods

@@ -8,10 +8,10 @@ from collections.abc import Container, Iterable, Mapping
 
 import msgspec
 
+from gitops_ds.core.daemonset import Pod
+from gitops_ds.core.decision import Observation
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
-from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Observation
-from gitops_ds.model.values import replace
 
 
 class ObservedAct(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 from typing import Generic, TypeVar
 
-from gitops_ds.model.rate_limits import Backoff, TokenBucket
+from gitops_ds.core.rate_limits import Backoff, TokenBucket
 
 K = TypeVar("K")
 

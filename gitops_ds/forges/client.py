@@ -19,7 +19,9 @@ import msgspec
 import orjson
 import yarl
 
-from gitops_ds import errors
+from gitops_ds.core import errors
+from gitops_ds.core.http_library import aiohttp, proxy, system_trust
+from gitops_ds.core.values import replace
 from gitops_ds.forges import forge_access, retries, sticky_comment
 from gitops_ds.forges.contract import (
     Comment,
@@ -32,8 +34,6 @@ from gitops_ds.forges.contract import (
 )
 from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
 from gitops_ds.forges.sticky_comment import Sticky
-from gitops_ds.http_library import aiohttp, proxy, system_trust
-from gitops_ds.model.values import replace
 
 T = TypeVar("T")
 _REQUEST_SECONDS: Final = 30.0

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gitops_ds.model.values import replace
+from gitops_ds.core.values import replace
 
 PER_PAGE: Final = 100  # the largest page of GitHub and GitLab
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gitops_ds import errors
+from gitops_ds.core import errors
 from gitops_ds.forges.contract import ForgeApi, ForgeKind
 from gitops_ds.forges.gitea import Forgejo, Gitea
 from gitops_ds.forges.github import GitHub

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from gitops_ds.core.plain_text import shortened
 from gitops_ds.forges.contract import (
     PER_PAGE,
     Comment,
@@ -23,7 +24,6 @@ from gitops_ds.forges.contract import (
     text,
     user_name,
 )
-from gitops_ds.model.plain_text import shortened
 
 _LONGEST_DESCRIPTION: Final = 140
 _IN_WORKFLOW: Final = (

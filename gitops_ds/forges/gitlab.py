@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from gitops_ds.core.plain_text import shortened
 from gitops_ds.forges.contract import (
     PER_PAGE,
     Comment,
@@ -24,7 +25,6 @@ from gitops_ds.forges.contract import (
     text,
     user_name,
 )
-from gitops_ds.model.plain_text import shortened
 
 OF_A_JOB: Final = "CI_JOB_TOKEN"  # one per job, with few permissions
 _LONGEST_DESCRIPTION: Final = 255

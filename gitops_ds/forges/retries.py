@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from gitops_ds.model.rate_limits import Backoff
+from gitops_ds.core.rate_limits import Backoff
 
 BACKOFF: Final = Backoff(1.0, 16.0)
 _RATE_LIMIT_BACKOFF: Final = Backoff(60.0, math.inf)

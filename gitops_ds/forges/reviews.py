@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gitops_ds import errors
+from gitops_ds.core import errors
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import (
     ForgeApi,

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gitops_ds import errors
-from gitops_ds.client.owned_bodies import OwnedBodies
-from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.startup_taints import GitInputs
-from gitops_ds.fleet import reporter
-from gitops_ds.model.cluster import Cluster, ClusterReader
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.events.base import Emit
-from gitops_ds.model.sources.source_status import SourceStatus
-from gitops_ds.model.values import replace
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import Cluster, ClusterReader
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.events.base import Emit
+from gitops_ds.core.sources.source_status import SourceStatus
+from gitops_ds.core.values import replace
+from gitops_ds.kube.client.owned_bodies import OwnedBodies
+from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.service.http import EventBus
 from gitops_ds.service.rollouts.gate_meter import HttpGateMeter
 from gitops_ds.service.runnable import DeployerPart, ServiceParts
-from gitops_ds.settings.service import Service
+from gitops_ds.service.settings.service import Service
+from gitops_ds.startup_taints.startup_taints import GitInputs
+from gitops_ds.status import reporter
 
 if TYPE_CHECKING:
     from gitops_ds.service.git.git_deployer import GitDeployer
@@ -54,7 +54,7 @@ async def owned_bodies(service: Service, cluster: ClusterReader) -> OwnedBodies 
     """
     if not service.repositories and service.templates is None:
         return None
-    from gitops_ds.deployer import state_store
+    from gitops_ds.deploy import state_store
 
     states = dict[str, DeployerState]()
     with contextlib.suppress(errors.ClusterError):  # each deployer reports it, and adds its objects
@@ -101,7 +101,7 @@ def assemble(context: PartsContext) -> ServiceParts:
 def _enable_startup_taints(
     context: PartsContext, controller: Controller, deployers: Sequence[DeployerPart]
 ) -> None:
-    from gitops_ds.deployer import state_store
+    from gitops_ds.deploy import state_store
     from gitops_ds.service.required_agents import GitRequirements
 
     service = context.service
@@ -166,11 +166,11 @@ def _deployers(
         return
     claim()
     # Git, the renderer and the scheduler take 10 MiB, which a controller alone does not need.
-    from gitops_ds.deployer.object_claims import Claims, Rank
-    from gitops_ds.sandbox import memory
+    from gitops_ds.deploy.object_claims import Claims, Rank
     from gitops_ds.service import prepare_process, template_deployer
     from gitops_ds.service.context import ServiceContext
     from gitops_ds.service.git import git_deployer
+    from gitops_ds.source.sandbox import memory
 
     emit_of = _emit_of(context.events, parts.notifications)
     with_templates = int(service.templates is not None)

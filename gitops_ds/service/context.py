@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from gitops_ds.apimachinery.rollouts.announced_daemonsets import DaemonSetWrite
-from gitops_ds.client.rollout_ledger import RolloutLedger
-from gitops_ds.deployer.object_claims import Claims
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.events.base import Emit
-from gitops_ds.model.live import Revision
-from gitops_ds.sandbox import memory
+from gitops_ds.core.cluster import Cluster
+from gitops_ds.core.events.base import Emit
+from gitops_ds.core.live import Revision
+from gitops_ds.deploy.object_claims import Claims
+from gitops_ds.rollouts.state.announced_daemonsets import DaemonSetWrite
+from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.service import prepare_process
-from gitops_ds.settings.service import Service
+from gitops_ds.service.settings.service import Service
+from gitops_ds.source.sandbox import memory
 
 
 class ServiceContext(msgspec.Struct, frozen=True):

@@ -12,15 +12,14 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from gitops_ds import errors
-from gitops_ds.apimachinery import timestamps
-from gitops_ds.client.supervisor import Supervisor
-from gitops_ds.model import plain_text
-from gitops_ds.model.cluster import Cluster, PatchType
-from gitops_ds.model.events.base import Emit, Event
-from gitops_ds.model.objects import EVENT
-from gitops_ds.redaction import texts
-from gitops_ds.telemetry.kube_events import (
+from gitops_ds.core import errors, plain_text
+from gitops_ds.core.cluster import Cluster, PatchType
+from gitops_ds.core.events.base import Emit, Event
+from gitops_ds.core.objects import EVENT
+from gitops_ds.core.redaction import texts
+from gitops_ds.kube.apimachinery import timestamps
+from gitops_ds.kube.client.supervisor import Supervisor
+from gitops_ds.notify.kube_events import (
     UPSTREAM,
     EventCorrelator,
     EventRecorder,

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gitops_ds.client.leader_lease import Election
-from gitops_ds.client.transport import RequestCounter
-from gitops_ds.errors import SettingsError
-from gitops_ds.model.events.base import Emit, Event
-from gitops_ds.model.sources.source_status import EFFECTS
+from gitops_ds.core.errors import SettingsError
+from gitops_ds.core.events.base import Emit, Event
+from gitops_ds.core.sources.source_status import EFFECTS
+from gitops_ds.kube.client.leader_lease import Election
+from gitops_ds.kube.client.transport import RequestCounter
 from gitops_ds.service.runnable import DeployerPart, Runnable, ServiceParts
-from gitops_ds.settings.listen import Readiness
-from gitops_ds.settings.service import Service
+from gitops_ds.service.settings.listen import Readiness
+from gitops_ds.service.settings.service import Service
 
 if TYPE_CHECKING:
     from gitops_ds.service.git.git_deployer import GitDeployer
-    from gitops_ds.web.server import RouteDef, Routes
+    from gitops_ds.service.web.server import RouteDef, Routes
 
 
 STUCK = 300.0  # seconds without any progress
@@ -93,8 +93,8 @@ async def served(
         yield
         return
     # Web pages and metrics take 3 MiB, which a service without an address does not need.
-    from gitops_ds.telemetry import metrics
-    from gitops_ds.web import server
+    from gitops_ds.notify import metrics
+    from gitops_ds.service.web import server
 
     controller, deployers = parts.controller, parts.deployers
     probes = Probes(parts.runnables, election, service.listen.readiness)
@@ -173,7 +173,7 @@ def _webhook_routes(
     if not service.repositories:
         return ()
     from gitops_ds.service.git.git_deployer import GitDeployer
-    from gitops_ds.web import webhooks
+    from gitops_ds.service.web import webhooks
 
     settings = service.listen.webhook
     deployers = tuple(part for part in parts if isinstance(part, GitDeployer))

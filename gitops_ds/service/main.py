@@ -13,26 +13,26 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 
-from gitops_ds import errors
-from gitops_ds.client import connect
-from gitops_ds.client.connect import Connection
-from gitops_ds.client.fence import Fence
-from gitops_ds.client.leader_election import Candidate
-from gitops_ds.client.leader_lease import Clocks, Election
-from gitops_ds.client.rollout_ledger import RolloutLedger
-from gitops_ds.client.server_clock import ServerClock
-from gitops_ds.client.supervisor import Supervisor
-from gitops_ds.client.transport import RequestCounter
 from gitops_ds.controller import conflict_probe
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.events.base import Emit
-from gitops_ds.model.values import replace
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import Cluster
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.events.base import Emit
+from gitops_ds.core.values import replace
+from gitops_ds.kube.client import connect
+from gitops_ds.kube.client.connect import Connection
+from gitops_ds.kube.client.fence import Fence
+from gitops_ds.kube.client.leader_election import Candidate
+from gitops_ds.kube.client.leader_lease import Clocks, Election
+from gitops_ds.kube.client.server_clock import ServerClock
+from gitops_ds.kube.client.supervisor import Supervisor
+from gitops_ds.kube.client.transport import RequestCounter
+from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.service import assembly, event_recorder, http, otel, own_account
 from gitops_ds.service.assembly import PartsContext
 from gitops_ds.service.http import EventBus
 from gitops_ds.service.runnable import Runnable
-from gitops_ds.settings.service import Service
+from gitops_ds.service.settings.service import Service
 
 Say = Callable[[str], None]
 GRACE = 2.0  # seconds in which a reconciliation may end

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from gitops_ds import __version__
-from gitops_ds.telemetry import spans
+from gitops_ds.core import spans
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from gitops_ds import errors
-from gitops_ds.apimachinery import builtin_resources
-from gitops_ds.model.cluster import Cluster, Identity
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import Cluster, Identity
+from gitops_ds.kube.apimachinery import builtin_resources
 
 _REVIEW: Final = builtin_resources.RESOURCES["authentication.k8s.io", "SelfSubjectReview"]
 

@@ -14,29 +14,29 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gitops_ds import errors
-from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.cluster_reports import ClusterRow
-from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.model.events.base import Event, WatchFailed
-from gitops_ds.model.events.commits import ReportsRead
-from gitops_ds.model.events.deployer import GitTimed
-from gitops_ds.model.events.drift import DriftEvent
-from gitops_ds.model.events.startup_taints import NodeEvent
-from gitops_ds.model.objects import Body, CommitId, Key, short
-from gitops_ds.model.sources.bundle import Manifest, Pool
-from gitops_ds.model.sources.source_status import SourceStatus
-from gitops_ds.model.sources.source_tree import CommitInfo
-from gitops_ds.model.startup_taints import NodeWait
-from gitops_ds.settings.listen import PageSettings
-from gitops_ds.telemetry import log_lines
-from gitops_ds.web.page import access, routes
-from gitops_ds.web.page.access import AccessKind, PageGuard, PageToken
-from gitops_ds.web.page.view import PageEvent
-from gitops_ds.web.server import Routes
+from gitops_ds.core import errors
+from gitops_ds.core.events.base import Event, WatchFailed
+from gitops_ds.core.events.commits import ReportsRead
+from gitops_ds.core.events.deployer import GitTimed
+from gitops_ds.core.events.drift import DriftEvent
+from gitops_ds.core.events.startup_taints import NodeEvent
+from gitops_ds.core.objects import Body, CommitId, Key, short
+from gitops_ds.core.sources.bundle import Manifest, Pool
+from gitops_ds.core.sources.source_status import SourceStatus
+from gitops_ds.core.sources.source_tree import CommitInfo
+from gitops_ds.core.startup_taints import NodeWait
+from gitops_ds.notify import log_lines
+from gitops_ds.service.settings.listen import PageSettings
+from gitops_ds.service.web.page import access, routes
+from gitops_ds.service.web.page.access import AccessKind, PageGuard, PageToken
+from gitops_ds.service.web.page.view import PageEvent
+from gitops_ds.service.web.server import Routes
+from gitops_ds.status.agents import Agent
+from gitops_ds.status.cluster_reports import ClusterRow
+from gitops_ds.status.tracker import StatusTracker
 
 if TYPE_CHECKING:  # a controller without repositories does not import Git
-    from gitops_ds.git.repository import Repository
+    from gitops_ds.source.git.repository import Repository
 
 KEPT = 500
 

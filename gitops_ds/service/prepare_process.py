@@ -21,24 +21,23 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds import errors
 from gitops_ds.checks.engine.contexts import ClusterContext
-from gitops_ds.deployer.templates.template_object import RenderedTemplates, TemplateObject
-from gitops_ds.deployer.templates.template_selector import TemplateSelector
-from gitops_ds.model.finding import Finding, Place, refusal
-from gitops_ds.model.objects import CommitId, short
-from gitops_ds.model.rollouts.template_cause import RenderedCommit
-from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
-from gitops_ds.model.sources.repository_limits import MIB, TOGETHER
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline import open_repository
-from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.renderers import disk_cache
-from gitops_ds.sandbox import limited_process
-from gitops_ds.sandbox.limited_process import ProcessLimits, ProcessResult
-from gitops_ds.sandbox.memory import Budget
+from gitops_ds.core import errors, spans
+from gitops_ds.core.finding import Finding, Place, refusal
+from gitops_ds.core.objects import CommitId, short
+from gitops_ds.core.rollouts.template_cause import RenderedCommit
+from gitops_ds.core.sources.bundle import Bundle, ClusterFacts
+from gitops_ds.core.sources.repository_limits import MIB, TOGETHER
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.pipeline import open_repository
+from gitops_ds.deploy.pipeline.prepare import Prepared
+from gitops_ds.deploy.templates.template_object import RenderedTemplates, TemplateObject
+from gitops_ds.deploy.templates.template_selector import TemplateSelector
 from gitops_ds.service.prepare_worker import Job
-from gitops_ds.telemetry import spans
+from gitops_ds.source.renderers import disk_cache
+from gitops_ds.source.sandbox import limited_process
+from gitops_ds.source.sandbox.limited_process import ProcessLimits, ProcessResult
+from gitops_ds.source.sandbox.memory import Budget
 
 RULE: Final = "SRC015"
 # The longer one suffices for five rendering programs of a minute each.

@@ -18,22 +18,20 @@ from pathlib import Path
 
 import msgspec
 
-from gitops_ds import errors
-from gitops_ds.git import object_reader, tree
-from gitops_ds.git.address import Address
-from gitops_ds.git.bare_repository import BareRepository
-from gitops_ds.model import progress
-from gitops_ds.model.objects import CommitId, Digest
-from gitops_ds.model.rollouts.template_cause import RenderedCommit
-from gitops_ds.model.sources.repository_limits import AllowedRenderers, RepositoryLimits
-from gitops_ds.model.sources.source_tree import CachedResults
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline import open_repository, prepare
-from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan.rollouts import git_template
-from gitops_ds.render import bundle as rendering
-from gitops_ds.sandbox import cpu_timer, limited_process
-from gitops_ds.telemetry import spans
+from gitops_ds.core import errors, progress, spans
+from gitops_ds.core.objects import CommitId, Digest
+from gitops_ds.core.rollouts.template_cause import RenderedCommit
+from gitops_ds.core.sources.repository_limits import AllowedRenderers, RepositoryLimits
+from gitops_ds.core.sources.source_tree import CachedResults
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.pipeline import open_repository, prepare
+from gitops_ds.deploy.pipeline.prepare import Prepared
+from gitops_ds.rollouts.staging import git_template
+from gitops_ds.source.git import object_reader, tree
+from gitops_ds.source.git.address import Address
+from gitops_ds.source.git.bare_repository import BareRepository
+from gitops_ds.source.render import bundle as rendering
+from gitops_ds.source.sandbox import cpu_timer, limited_process
 
 MOST_FINDINGS = 1000
 _ABANDONED = 3600.0  # seconds

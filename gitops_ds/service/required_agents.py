@@ -8,13 +8,13 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-from gitops_ds import errors
-from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.objects import Key
-from gitops_ds.model.required_agents import AgentRecord, RequiredInGit
-from gitops_ds.model.sources.bundle import Bundle
-from gitops_ds.node_startup import git_requirements
+from gitops_ds.core import errors
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.objects import Key
+from gitops_ds.core.required_agents import AgentRecord, RequiredInGit
+from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.service.runnable import DeployerPart
+from gitops_ds.startup_taints import git_requirements
 
 # seconds between two reads of the states, which `gitops-ds apply` writes as well
 READ_EVERY = 30.0

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
 
-from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.controller.controller import Controller
-from gitops_ds.fleet.cluster_reports import ClusterRow
-from gitops_ds.fleet.reporter import StatusReporter
-from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.model.sources.source_status import SourceStatus
+from gitops_ds.core.sources.source_status import SourceStatus
+from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
+from gitops_ds.status.cluster_reports import ClusterRow
+from gitops_ds.status.reporter import StatusReporter
+from gitops_ds.status.tracker import StatusTracker
 
 if TYPE_CHECKING:  # a controller without repositories does not import the deployer
-    from gitops_ds.deployer import loop as deployer_loop
+    from gitops_ds.deploy import loop as deployer_loop
 
 
 class Runnable(Protocol):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import random
 
-from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer import state_store
-from gitops_ds.deployer.object_claims import Rank
-from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.deployer.templates.template_selector import TemplateSelector
-from gitops_ds.deployer.templates.template_source import Templates
-from gitops_ds.model.deployer_state import TEMPLATES
-from gitops_ds.model.objects import CONFIG_MAP
-from gitops_ds.redaction.events import RedactingEmit
+from gitops_ds.core.deployer_state import TEMPLATES
+from gitops_ds.core.objects import CONFIG_MAP
+from gitops_ds.core.redaction.events import RedactingEmit
+from gitops_ds.deploy import loop as deployer_loop
+from gitops_ds.deploy import state_store
+from gitops_ds.deploy.object_claims import Rank
+from gitops_ds.deploy.target import DeployTarget
+from gitops_ds.deploy.templates.template_selector import TemplateSelector
+from gitops_ds.deploy.templates.template_source import Templates
+from gitops_ds.notify.kube_events import InvolvedObject
 from gitops_ds.service import event_recorder, runnable
 from gitops_ds.service.context import ServiceContext
-from gitops_ds.telemetry.kube_events import InvolvedObject
 
 RETRY = 15.0  # seconds
 

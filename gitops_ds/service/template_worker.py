@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import pickle
 
-from gitops_ds.deployer.templates import template_object
-from gitops_ds.deployer.templates.template_object import TemplateObject
-from gitops_ds.deployer.templates.template_selector import TemplateSelector
-from gitops_ds.sandbox import cpu_timer, limited_process
+from gitops_ds.deploy.templates import template_object
+from gitops_ds.deploy.templates.template_object import TemplateObject
+from gitops_ds.deploy.templates.template_selector import TemplateSelector
+from gitops_ds.source.sandbox import cpu_timer, limited_process
 
 
 def work(request: bytes) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds.model.finding import Finding
+from gitops_ds.core.finding import Finding
 
 # The rule of a plain scalar that parsers read differently.
 AMBIGUOUS: Final = "DS007"

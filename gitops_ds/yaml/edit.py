@@ -18,13 +18,8 @@ import msgspec
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from gitops_ds.model.objects import MISSING, Path, value_at
-from gitops_ds.yaml import (
-    nodes,
-    parser,
-    splice,
-    style,
-)
+from gitops_ds.core.objects import MISSING, Path, value_at
+from gitops_ds.yaml import nodes, parser, splice, style
 from gitops_ds.yaml.splice import Splice
 
 

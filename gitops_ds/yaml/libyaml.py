@@ -19,9 +19,9 @@ import orjson
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity, refusal
-from gitops_ds.model.objects import Path
-from gitops_ds.model.values import replace
+from gitops_ds.core.finding import Finding, Fix, Mend, Place, Severity, refusal
+from gitops_ds.core.objects import Path
+from gitops_ds.core.values import replace
 from gitops_ds.yaml import nodes, scalars
 from gitops_ds.yaml.documents import AMBIGUOUS, Document, Parsed
 from gitops_ds.yaml.nodes import MAX_DEPTH, MAX_NODES

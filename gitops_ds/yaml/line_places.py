@@ -11,7 +11,7 @@ import re
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
-from gitops_ds.model.objects import Path
+from gitops_ds.core.objects import Path
 from gitops_ds.yaml import fast_path
 
 Mark = tuple[int, int]  # line and column, from 0

@@ -7,8 +7,8 @@ takes 2 MiB and 15 ms. No input raises: errors in a file are a `Finding`.
 
 from __future__ import annotations
 
-from gitops_ds.model.finding import Place
-from gitops_ds.model.objects import Path
+from gitops_ds.core.finding import Place
+from gitops_ds.core.objects import Path
 from gitops_ds.yaml import fast_path, line_places
 from gitops_ds.yaml.documents import Document, Parsed
 

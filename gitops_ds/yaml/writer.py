@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.core.sources.bundle import Bundle, Manifest
 
 # The order of an apply; other kinds come last.
 _ORDER = (

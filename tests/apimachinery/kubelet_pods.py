@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitops_ds.apimachinery import timestamps
+from gitops_ds.kube.apimachinery import timestamps
 
 ENDED = 1_767_268_830.0  # 2026-01-01T12:00:30Z
 

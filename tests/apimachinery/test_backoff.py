@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.model.rate_limits import Backoff
+from gitops_ds.core.rate_limits import Backoff
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import capacity
-from gitops_ds.model.decision import FreeCapacity
+from gitops_ds.core.decision import FreeCapacity
+from gitops_ds.kube.apimachinery import capacity
 
 
 def container(

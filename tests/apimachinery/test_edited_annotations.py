@@ -9,15 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gitops_ds.apimachinery import daemonsets
-from gitops_ds.apimachinery.rollouts import (
-    halted_templates,
-    proofs,
-    rollout_annotations,
-    target_revisions,
-)
-from gitops_ds.model import names
-from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, RolloutTarget
+from gitops_ds.core import names
+from gitops_ds.core.rollouts.staged_rollout import RolloutRecord, RolloutTarget
+from gitops_ds.kube.apimachinery import daemonsets
+from gitops_ds.rollouts.state import halted_templates, proofs, rollout_annotations, target_revisions
 from tests.plan.world import daemonset
 
 DEEP = "[" * 100_000 + "]" * 100_000

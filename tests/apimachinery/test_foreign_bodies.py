@@ -11,11 +11,11 @@ from typing import Any
 import orjson
 import pytest
 
-from gitops_ds.apimachinery import daemonsets, foreign_bodies, node_eligibility, revisions
-from gitops_ds.apimachinery.foreign_bodies import MOST, reduced
+from gitops_ds.core.live import Node, Taint
+from gitops_ds.core.objects import key_of
 from gitops_ds.daemonset import competing_controller
-from gitops_ds.model.live import Node, Taint
-from gitops_ds.model.objects import key_of
+from gitops_ds.kube.apimachinery import daemonsets, foreign_bodies, node_eligibility, revisions
+from gitops_ds.kube.apimachinery.foreign_bodies import MOST, reduced
 
 SPEC: Mapping[str, Any] = {
     "nodeSelector": {"pool": "gpu"},

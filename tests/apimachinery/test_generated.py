@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from gitops_ds.apimachinery import builtin_resources, kubernetes_versions
+from gitops_ds.kube.apimachinery import builtin_resources, kubernetes_versions
 
 ROOT = Path(__file__).resolve().parents[2]
 NEWEST = kubernetes_versions.RELEASES[kubernetes_versions.NEWEST]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from gitops_ds.apimachinery.rollouts import halted_templates, proofs
-from gitops_ds.model import names
-from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import Body
-from gitops_ds.model.rollouts.proven_templates import HaltedTemplate, TemplateHistory, TemplateProof
-from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord, RolloutTarget
+from gitops_ds.core import names
+from gitops_ds.core.live import Revision
+from gitops_ds.core.objects import Body
+from gitops_ds.core.rollouts.proven_templates import HaltedTemplate, TemplateHistory, TemplateProof
+from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord, RolloutTarget
+from gitops_ds.rollouts.state import halted_templates, proofs
 
 
 def target(hash: str, at: float | None, commit: str = "c" * 40) -> Revision:

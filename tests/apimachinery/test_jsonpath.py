@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import jsonpath
+from gitops_ds.kube.apimachinery import jsonpath
 
 # the document and the examples of https://kubernetes.io/docs/reference/kubectl/jsonpath/
 DOCUMENT: dict[str, Any] = {

@@ -11,8 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.apimachinery.kubernetes_versions import NEWEST, OLDEST, RANGE, RELEASES, VERSIONS
-from gitops_ds.simulator import client
+from gitops_ds.kube.apimachinery.kubernetes_versions import (
+    NEWEST,
+    OLDEST,
+    RANGE,
+    RELEASES,
+    VERSIONS,
+)
+from gitops_ds.testing.simulator import client
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = RELEASES[NEWEST]
@@ -23,7 +29,7 @@ NAMED = {
     "docs/reference/commands/doctor.md": (f"cluster: Kubernetes v{RELEASE}\n",),
     "docs/guides/service.md": (f"Kubernetes v{RELEASE}\n",),
     "docs/api-server-differences.md": (f"\nKubernetes {NEWEST}. ", f"are those of {NEWEST} |"),
-    "gitops_ds/commands/init/repository/clusters/main.yaml": (
+    "gitops_ds/cli/commands/init/repository/clusters/main.yaml": (
         f'kubernetes: ["{NEWEST}"]',
         f"{RANGE}\n",
     ),
@@ -37,7 +43,7 @@ EXAMPLES = (
     "examples-repo/clusters/dev-1.yaml",
     "examples-repo/clusters/us-1.yaml",
     "gitops_ds/checks/pages/DS009.md",
-    "gitops_ds/commands/init/repository/clusters/main.yaml",
+    "gitops_ds/cli/commands/init/repository/clusters/main.yaml",
 )
 
 

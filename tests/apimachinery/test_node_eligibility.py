@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import label_selector, node_eligibility
-from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.model.live import Node, Taint
+from gitops_ds.core.live import Node, Taint
+from gitops_ds.kube.apimachinery import label_selector, node_eligibility
+from gitops_ds.kube.apimachinery.node_eligibility import Placement
 
 RUN, KEEP, EVICT = Placement.RUN, Placement.KEEP, Placement.EVICT
 LABELS = {"zone": "a", "size": "5"}

@@ -7,10 +7,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import node_eligibility, node_pools
-from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.model.live import Census, Live, Node, Taint
-from gitops_ds.model.sources.bundle import ClusterFacts, Pool, Requirement
+from gitops_ds.core.live import Census, Live, Node, Taint
+from gitops_ds.core.sources.bundle import ClusterFacts, Pool, Requirement
+from gitops_ds.kube.apimachinery import node_eligibility, node_pools
+from gitops_ds.kube.apimachinery.node_eligibility import Placement
 
 GENERAL = Pool(
     "general", (Requirement("pool", "In", ("general",)),), 3, allocatable=(("cpu", 4000),)

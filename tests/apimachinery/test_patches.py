@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import patches
-from gitops_ds.apimachinery.patches import PatchFailed
+from gitops_ds.kube.apimachinery import patches
+from gitops_ds.kube.apimachinery.patches import PatchFailed
 
 JSON_PATCH: list[tuple[str, Any, list[dict[str, Any]], Any]] = [
     # RFC 6902, appendix A

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import pod_cause, pods, timestamps
-from gitops_ds.client import received_bodies
-from gitops_ds.model.daemonset import PodCause
-from gitops_ds.model.objects import POD
+from gitops_ds.core.daemonset import PodCause
+from gitops_ds.core.objects import POD
+from gitops_ds.kube.apimachinery import pod_cause, pods, timestamps
+from gitops_ds.kube.client import received_bodies
 from tests.apimachinery.kubelet_pods import (
     BACK_OFF,
     EXEC,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import defaults, node_eligibility, pod_contents, pods
-from gitops_ds.model.pod_content import PodContent
+from gitops_ds.core.pod_content import PodContent
+from gitops_ds.kube.apimachinery import defaults, node_eligibility, pod_contents, pods
 
 PROBE = {"httpGet": {"path": "/ready", "port": 80}, "periodSeconds": 5}
 TEMPLATE: dict[str, Any] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import pods, timestamps
+from gitops_ds.kube.apimachinery import pods, timestamps
 
 NOON = 1_798_761_600.0  # 2027-01-01
 

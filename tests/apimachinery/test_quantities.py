@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import quantities
+from gitops_ds.kube.apimachinery import quantities
 
 STORED = [
     ("0", "0"), ("0.1", "100m"), ("1000m", "1"), ("1500m", "1500m"), ("1000", "1k"),

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.model.objects import Body
+from gitops_ds.core.objects import Body
+from gitops_ds.kube.apimachinery import daemonsets, revisions
 
 GOLDENS: list[tuple[str, Any, bytes]] = [
     (

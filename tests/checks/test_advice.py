@@ -11,8 +11,8 @@ import pytest
 from gitops_ds.checks.advice import host_access, images, unwanted_content, workload_kind
 from gitops_ds.checks.advice.images import Reference
 from gitops_ds.checks.engine import rule_table
-from gitops_ds.model.finding import Severity
-from gitops_ds.pipeline import prepare
+from gitops_ds.core.finding import Severity
+from gitops_ds.deploy.pipeline import prepare
 from tests.agent_manifest import agent
 from tests.render import snapshots
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import label_selector
 from gitops_ds.checks.advice import affinity, scheduling
+from gitops_ds.kube.apimachinery import label_selector
 
 WORDS = ("a", "b", "3", "5", "6")
 LABELS: tuple[dict[str, str], ...] = (

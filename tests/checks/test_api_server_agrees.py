@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import pytest
 
-from gitops_ds.apimachinery import builtin_resources, kubernetes_versions
 from gitops_ds.checks.engine import rule_table
 from gitops_ds.checks.schema import manifests
-from gitops_ds.model.objects import Resource, group_of
+from gitops_ds.core.objects import Resource, group_of
+from gitops_ds.kube.apimachinery import builtin_resources, kubernetes_versions
 from gitops_ds.yaml import parser
 from tests.controlplane import ControlPlane
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.checks.advice import scheduling
-from gitops_ds.pipeline import prepare
+from gitops_ds.deploy.pipeline import prepare
 from tests.plan.world import daemonset
 from tests.render import snapshots
 

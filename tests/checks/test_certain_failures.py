@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gitops_ds.checks.engine import catalogue
-from gitops_ds.commands import cluster_snapshot
-from gitops_ds.model.live import Live
+from gitops_ds.cli.commands import cluster_snapshot
+from gitops_ds.core.live import Live
 from tests.checks.test_cluster_rules import Body, prepared
 from tests.plan.world import daemonset
 

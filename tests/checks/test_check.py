@@ -10,10 +10,10 @@ import pytest
 
 from gitops_ds.checks.engine import check as validation
 from gitops_ds.checks.engine import rule_table
-from gitops_ds.model.finding import Finding
-from gitops_ds.model.objects import Digest, key_of
-from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.core.finding import Finding
+from gitops_ds.core.objects import Digest, key_of
+from gitops_ds.core.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
+from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser
 from tests import goldens
 

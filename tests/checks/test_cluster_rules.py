@@ -14,12 +14,12 @@ from gitops_ds.checks.change import object_changes
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine.check import check
 from gitops_ds.checks.engine.contexts import ChangeSides, ClusterContext
-from gitops_ds.commands import cluster_snapshot
-from gitops_ds.model.finding import Finding
-from gitops_ds.model.live import Live, Node
-from gitops_ds.model.objects import Digest, key_of
-from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
-from gitops_ds.pipeline import outlook, prepare
+from gitops_ds.cli.commands import cluster_snapshot
+from gitops_ds.core.finding import Finding
+from gitops_ds.core.live import Live, Node
+from gitops_ds.core.objects import Digest, key_of
+from gitops_ds.core.sources.bundle import Manifest, Origin, Pointer
+from gitops_ds.deploy.pipeline import outlook, prepare
 from tests.checks.test_rule_pages import parsed
 from tests.plan import world
 from tests.plan.world import daemonset

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks.schema import error_messages, fastcheck, manifests
+from gitops_ds.kube.apimachinery import kubernetes_versions
 from gitops_ds.yaml import parser
 from tests import profiles
 from tests.truth import mutations

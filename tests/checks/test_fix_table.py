@@ -11,7 +11,7 @@ import pytest
 
 from gitops_ds.checks.engine import catalogue, rule_table
 from gitops_ds.checks.schema import manifests
-from gitops_ds.model.finding import Finding
+from gitops_ds.core.finding import Finding
 from tests.checks import test_node_pages
 from tests.checks.test_rule_pages import manifest
 from tests.cli.test_fix_pages import looked_at

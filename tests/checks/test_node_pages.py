@@ -19,13 +19,13 @@ from gitops_ds.checks.change import object_changes, promotion
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import catalogue, repository_rules
 from gitops_ds.checks.schema import custom_rules
-from gitops_ds.commands import cluster_snapshot
-from gitops_ds.commands.check import run
-from gitops_ds.commands.check.model import CheckInput, CheckOptions
-from gitops_ds.model.finding import Finding
-from gitops_ds.model.live import Live
-from gitops_ds.model.objects import Body
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.cli.commands import cluster_snapshot
+from gitops_ds.cli.commands.check import run
+from gitops_ds.cli.commands.check.model import CheckInput, CheckOptions
+from gitops_ds.core.finding import Finding
+from gitops_ds.core.live import Live
+from gitops_ds.core.objects import Body
+from gitops_ds.core.sources.source_tree import SourceTree
 from tests.checks.test_rule_pages import GOOD, over, parsed
 from tests.plan import world
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.model.objects import Path
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.pipeline import prepare
+from gitops_ds.core.objects import Path
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.deploy.pipeline import prepare
 from tests import profiles
 from tests.plan.world import daemonset
 from tests.render.test_robust import changed, places

@@ -9,9 +9,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from gitops_ds.checks.schema import repository_files
-from gitops_ds.commands.check import model
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.pipeline import prepare
+from gitops_ds.cli.commands.check import model
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.deploy.pipeline import prepare
 from gitops_ds.yaml import parser
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"

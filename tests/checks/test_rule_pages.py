@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks.engine import catalogue, rule_table
 from gitops_ds.checks.engine.rule import Violation
 from gitops_ds.checks.schema import manifests
-from gitops_ds.model.objects import show_path
+from gitops_ds.core.objects import show_path
+from gitops_ds.kube.apimachinery import kubernetes_versions
 from gitops_ds.yaml import parser
 from tests import goldens
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from gitops_ds import cli
 from gitops_ds.checks.engine import catalogue
-from gitops_ds.pipeline import prepare
+from gitops_ds.deploy.pipeline import prepare
 from tests.plan import world
 
 SOURCES = Path(catalogue.__file__).parents[1]

@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 import pytest
 
-from gitops_ds.apimachinery import json_schema
-from gitops_ds.model.finding import Finding
-from gitops_ds.pipeline import prepare
-from gitops_ds.sandbox import cpu_timer
+from gitops_ds.core.finding import Finding
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.kube.apimachinery import json_schema
+from gitops_ds.source.sandbox import cpu_timer
 from tests.plan import world
 from tests.plan.world import daemonset
 

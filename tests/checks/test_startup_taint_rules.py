@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds import render
 from gitops_ds.checks.engine import check
-from gitops_ds.model.finding import Finding
+from gitops_ds.core.finding import Finding
+from gitops_ds.source import render
 from tests.render import snapshots
 
 AGENT = """\

@@ -10,13 +10,13 @@ from pathlib import Path, PurePosixPath
 import orjson
 import pytest
 
-from gitops_ds.commands.check import shown_findings
-from gitops_ds.commands.check.model import CheckResult
-from gitops_ds.errors import UsageError
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.pipeline import prepare
-from gitops_ds.render import bundle as rendering
-from gitops_ds.report import findings as report
+from gitops_ds.checks.report import findings as report
+from gitops_ds.cli.commands.check import shown_findings
+from gitops_ds.cli.commands.check.model import CheckResult
+from gitops_ds.core.errors import UsageError
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.source.render import bundle as rendering
 
 TODAY = date(2030, 6, 15)
 

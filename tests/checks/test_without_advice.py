@@ -12,9 +12,9 @@ import pytest
 
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import check
-from gitops_ds.model.sources.source_tree import CachedResults, SourceTree
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline import prepare
+from gitops_ds.core.sources.source_tree import CachedResults, SourceTree
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.pipeline import prepare
 from tests.truth import bases, mutations
 
 

@@ -22,7 +22,7 @@ import pytest
 import gitops_ds
 from tests import renderers
 from tests.ci_files import files
-from tests.deploy import containerfile
+from tests.installation import containerfile
 
 VERSION = gitops_ds.__version__
 DIGEST = f"sha256:{'a' * 64}"

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 
 from gitops_ds import __version__
 from tests.ci_files import files
-from tests.deploy import containerfile
 from tests.docs import pages
+from tests.installation import containerfile
 
-SCAFFOLD = files.ROOT / "gitops_ds/commands/init/repository"
+SCAFFOLD = files.ROOT / "gitops_ds/cli/commands/init/repository"
 
 
 def valid(schema: str, file: Path) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import defaults
-from gitops_ds.commands import adopt
-from gitops_ds.model import names
+from gitops_ds.cli.commands import adopt
+from gitops_ds.core import names
+from gitops_ds.kube.apimachinery import defaults
 from gitops_ds.yaml import parser
 from tests.plan.world import daemonset
 

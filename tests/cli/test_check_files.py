@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import Result
 
-from gitops_ds import errors
+from gitops_ds.core import errors
 from tests.cli.commands import invoked
 from tests.plan.world import daemonset
 

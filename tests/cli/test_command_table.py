@@ -10,9 +10,9 @@ import pytest
 
 from gitops_ds.cli.command_table import COMMANDS
 from gitops_ds.cli.parameters.options import AccessArgs
-from gitops_ds.client import connect
-from gitops_ds.client.rest import HttpCluster, HttpReader
-from gitops_ds.model.cluster import Cluster, ClusterReader, Identity
+from gitops_ds.core.cluster import Cluster, ClusterReader, Identity
+from gitops_ds.kube.client import connect
+from gitops_ds.kube.client.rest import HttpCluster, HttpReader
 from tests.cli import commands
 from tests.cluster.test_bad_input import kubeconfig
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from gitops_ds.cli import demo
-from gitops_ds.fleet.agents import Agent
-from gitops_ds.model.daemonset import Counts, DaemonSet
-from gitops_ds.model.decision import Observation
-from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.health import Health, HealthState, NodeCounts
-from gitops_ds.model.objects import Key
-from gitops_ds.model.values import replace
+from gitops_ds.core.daemonset import Counts, DaemonSet
+from gitops_ds.core.decision import Observation
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.health import Health, HealthState, NodeCounts
+from gitops_ds.core.objects import Key
+from gitops_ds.core.values import replace
+from gitops_ds.status.agents import Agent
 from tests.cluster.program import PROGRAM
 
 

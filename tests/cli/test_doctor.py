@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import simulator
-from gitops_ds.apimachinery import timestamps
-from gitops_ds.commands.doctor import repositories
-from gitops_ds.commands.doctor import service as doctor_service
-from gitops_ds.commands.doctor.result import CheckVerdict
-from gitops_ds.model.objects import LEASE, NAMESPACE
-from gitops_ds.settings import service
-from gitops_ds.settings.base import decode
-from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.cli.commands.doctor import repositories
+from gitops_ds.cli.commands.doctor import service as doctor_service
+from gitops_ds.cli.commands.doctor.result import CheckVerdict
+from gitops_ds.core.objects import LEASE, NAMESPACE
+from gitops_ds.kube.apimachinery import timestamps
+from gitops_ds.service.settings import service
+from gitops_ds.service.settings.base import decode
+from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.testing import simulator
 from tests import gitservers
 from tests.cluster import program
 from tests.plan.world import daemonset

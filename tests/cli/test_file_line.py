@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 
 from gitops_ds.cli import check
-from gitops_ds.model import progress
+from gitops_ds.core import progress
 from tests.cluster import program
 from tests.plan.world import daemonset
 

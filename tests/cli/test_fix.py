@@ -13,8 +13,8 @@ import click
 import pytest
 from click.testing import Result
 
-from gitops_ds import errors
-from gitops_ds.git import atomic_write
+from gitops_ds.core import errors
+from gitops_ds.source.git import atomic_write
 from tests.cli.commands import invoked
 from tests.gitservers import git
 

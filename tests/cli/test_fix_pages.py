@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from gitops_ds.checks.engine import catalogue, rule_table
-from gitops_ds.commands.check import autofix, run
-from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
-from gitops_ds.model.finding import Finding
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.model.values import replace
+from gitops_ds.cli.commands.check import autofix, run
+from gitops_ds.cli.commands.check.model import CheckInput, CheckOptions, CheckResult
+from gitops_ds.core.finding import Finding
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.core.values import replace
 from gitops_ds.yaml import parser, writer
 from tests.checks import test_node_pages
 from tests.checks.test_rule_pages import manifest

@@ -13,14 +13,14 @@ import click
 import jsonschema
 import pytest
 
-from gitops_ds import simulator
+from gitops_ds.cli.commands import events as commands_events
+from gitops_ds.cli.commands import watched_agents
+from gitops_ds.cli.commands.events import Happening
 from gitops_ds.cli.output import table
-from gitops_ds.commands import events as commands_events
-from gitops_ds.commands import watched_agents
-from gitops_ds.commands.events import Happening
-from gitops_ds.fleet.agents import Agent
-from gitops_ds.model.objects import DAEMONSET, EVENT, NAMESPACE
-from gitops_ds.simulator import virtual_time
+from gitops_ds.core.objects import DAEMONSET, EVENT, NAMESPACE
+from gitops_ds.status.agents import Agent
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 from tests.cli import api_server
 from tests.cli.commands import COMMANDS
 from tests.cluster import program

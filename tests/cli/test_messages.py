@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.commands import history, service_requests
-from gitops_ds.model.events import requests
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.values import replace
+from gitops_ds.cli.commands import history, service_requests
+from gitops_ds.core import errors
+from gitops_ds.core.events import requests
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.values import replace
 from tests.cluster import program
 from tests.cluster.test_bad_input import kubeconfig
 from tests.plan.world import daemonset

@@ -11,15 +11,15 @@ import pytest
 from click.testing import Result
 
 from gitops_ds import cli
-from gitops_ds.commands.check import result_cache
-from gitops_ds.commands.check.result_cache import CachedReport, ResultCache
-from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity
-from gitops_ds.model.objects import Key, ListMember
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.model.values import replace
-from gitops_ds.redaction.report import ReportSecrets
-from gitops_ds.renderers import disk_cache
-from gitops_ds.report.findings import CheckedObject, Report
+from gitops_ds.checks.report.findings import CheckedObject, Report
+from gitops_ds.cli.commands.check import result_cache
+from gitops_ds.cli.commands.check.result_cache import CachedReport, ResultCache
+from gitops_ds.core.finding import Finding, Fix, Mend, Place, Severity
+from gitops_ds.core.objects import Key, ListMember
+from gitops_ds.core.redaction.report import ReportSecrets
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.core.values import replace
+from gitops_ds.source.renderers import disk_cache
 from tests.checks.test_rule_pages import GOOD
 from tests.cli.commands import invoked
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.errors import GitopsError
-from gitops_ds.pipeline import open_repository
+from gitops_ds.core.errors import GitopsError
+from gitops_ds.deploy.pipeline import open_repository
 from tests.agent_manifest import agent
 from tests.ci_files.files import ROOT
 from tests.cli.commands import invoked

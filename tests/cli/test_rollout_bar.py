@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from gitops_ds.cli.output.rollout_bar import RolloutBar
-from gitops_ds.model.objects import Key
-from gitops_ds.model.rollouts.rollout_progress import RolloutProgress, seconds_left
+from gitops_ds.core.objects import Key
+from gitops_ds.core.rollouts.rollout_progress import RolloutProgress, seconds_left
 
 AGENT = Key("apps", "DaemonSet", "node-agents", "node-exporter")
 OTHER = Key("apps", "DaemonSet", "node-agents", "fluentd")
@@ -142,8 +142,8 @@ def test_a_wait_that_fails_leaves_no_line_of_the_bar() -> None:
 
 SCENE = """
 from gitops_ds.cli.output import rollout_display
-from gitops_ds.model.objects import Key
-from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
+from gitops_ds.core.objects import Key
+from gitops_ds.core.rollouts.rollout_progress import RolloutProgress
 import sys
 with rollout_display.shown(quiet=False, estimates=lambda: print("estimated") or {}) as display:
     display.progress(Key("apps", "DaemonSet", "d", "a"), RolloutProgress(1, 2))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.apimachinery import kubernetes_versions
+from gitops_ds.kube.apimachinery import kubernetes_versions
 from tests.cluster import program
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,14 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds import errors, simulator
-from gitops_ds.apimachinery import nodes, pods
-from gitops_ds.commands.support_dump import archive, collect
-from gitops_ds.commands.support_dump.archive import Dump, DumpLimits
-from gitops_ds.commands.support_dump.collect import DumpOptions
-from gitops_ds.deployer import state_store
-from gitops_ds.model.deployer_state import DeployerState, KnownDrift
-from gitops_ds.model.objects import (
+from gitops_ds.cli.commands.support_dump import archive, collect
+from gitops_ds.cli.commands.support_dump.archive import Dump, DumpLimits
+from gitops_ds.cli.commands.support_dump.collect import DumpOptions
+from gitops_ds.core import errors
+from gitops_ds.core.deployer_state import DeployerState, KnownDrift
+from gitops_ds.core.objects import (
     CONFIG_MAP,
     DAEMONSET,
     EVENT,
@@ -34,9 +32,12 @@ from gitops_ds.model.objects import (
     Key,
     Resource,
 )
-from gitops_ds.model.skip_reasons import DriftPolicy
-from gitops_ds.redaction.patterns import HIDDEN
-from gitops_ds.redaction.support_dump import Redactor
+from gitops_ds.core.redaction.patterns import HIDDEN
+from gitops_ds.core.redaction.support_dump import Redactor
+from gitops_ds.core.skip_reasons import DriftPolicy
+from gitops_ds.deploy import state_store
+from gitops_ds.kube.apimachinery import nodes, pods
+from gitops_ds.testing import simulator
 from tests import controlplane, gitservers
 from tests.cluster import program
 from tests.cluster.program import Ended

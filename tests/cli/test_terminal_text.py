@@ -14,13 +14,13 @@ import click
 import pytest
 
 from gitops_ds.cli import plan as plan_command
-from gitops_ds.deployer import source_status_store
-from gitops_ds.model import names
-from gitops_ds.model.change import Change, FieldChange, Operation, Plan
-from gitops_ds.model.objects import DAEMONSET, CommitId, Key
-from gitops_ds.model.skip_reasons import Skipped, SkipReason
-from gitops_ds.model.sources.source_status import Condition, SourceStatus
-from gitops_ds.plan import printers
+from gitops_ds.core import names
+from gitops_ds.core.change import Change, FieldChange, Operation, Plan
+from gitops_ds.core.objects import DAEMONSET, CommitId, Key
+from gitops_ds.core.skip_reasons import Skipped, SkipReason
+from gitops_ds.core.sources.source_status import Condition, SourceStatus
+from gitops_ds.deploy import source_status_store
+from gitops_ds.deploy.plan import printers
 from tests.cli import api_server
 from tests.cli.test_list_options import daemonset, event, revision
 from tests.cluster import program

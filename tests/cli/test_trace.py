@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.commands import history
-from gitops_ds.commands.commits import git_commit
-from gitops_ds.commands.commits import restart as commands_restart
-from gitops_ds.pipeline import open_repository
+from gitops_ds.cli.commands import history
+from gitops_ds.cli.commands.commits import git_commit
+from gitops_ds.cli.commands.commits import restart as commands_restart
+from gitops_ds.core import errors
+from gitops_ds.deploy.pipeline import open_repository
 
 AGENT = """\
 apiVersion: apps/v1

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.apimachinery import pods
-from gitops_ds.client import config, rest
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.objects import CONFIG_MAP, POD
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.objects import CONFIG_MAP, POD
+from gitops_ds.kube.apimachinery import pods
+from gitops_ds.kube.client import config, rest
 from tests import controlplane
 
 pytestmark = pytest.mark.controlplane

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.client import config, rest
-from gitops_ds.client.transport import RequestCounter
-from gitops_ds.model.cluster import EVERYTHING
-from gitops_ds.model.objects import POD
+from gitops_ds.core.cluster import EVERYTHING
+from gitops_ds.core.objects import POD
+from gitops_ds.kube.client import config, rest
+from gitops_ds.kube.client.transport import RequestCounter
 from tests import controlplane
 
 

@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.client import config as client_config
-from gitops_ds.client import kubeconfig, rest
-from gitops_ds.client.config import ClientConfig
-from gitops_ds.client.kubeconfig import KubeconfigEntry
+from gitops_ds.core import errors
+from gitops_ds.kube.client import config as client_config
+from gitops_ds.kube.client import kubeconfig, rest
+from gitops_ds.kube.client.config import ClientConfig
+from gitops_ds.kube.client.kubeconfig import KubeconfigEntry
 from tests.http_servers import Reply, ServerThread, http_handler
 
 SECRET = "a-secret-that-no-other-user-sees"
@@ -265,7 +265,7 @@ def script(text: str, *arguments: str, **environment: str) -> list[Any]:
 OPEN = """
 import asyncio, json, sys
 from pathlib import Path
-from gitops_ds.client import config
+from gitops_ds.kube.client import config
 found = config.access(None, None, Path(sys.argv[1]))
 print(json.dumps([found.who, found.url, found.proxy, asyncio.run(found.authorization())]))
 """
@@ -330,7 +330,7 @@ def test_a_process_that_opened_a_cluster_never_imported_the_official_package(
 ) -> None:
     text = """
 import asyncio, json, sys
-from gitops_ds.client import connect
+from gitops_ds.kube.client import connect
 async def main():
     async with connect.reading(connect.Connection(sys.argv[1])) as cluster:
         print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))

@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from gitops_ds import errors
-from gitops_ds.client.config import ClientConfig
-from gitops_ds.client.fence import Fence
-from gitops_ds.client.kubeconfig import KubeconfigEntry
-from gitops_ds.client.rest import HttpCluster
-from gitops_ds.client.supervisor import Supervisor
-from gitops_ds.deployer.watch_cache import WatchCache
-from gitops_ds.model.cluster import Identity
-from gitops_ds.model.objects import CONFIG_MAP, Body, Key, Resource
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import Identity
+from gitops_ds.core.objects import CONFIG_MAP, Body, Key, Resource
+from gitops_ds.deploy.watch_cache import WatchCache
+from gitops_ds.kube.client.config import ClientConfig
+from gitops_ds.kube.client.fence import Fence
+from gitops_ds.kube.client.kubeconfig import KubeconfigEntry
+from gitops_ds.kube.client.rest import HttpCluster
+from gitops_ds.kube.client.supervisor import Supervisor
 from tests.http_servers import serving
 
 # seconds; a request that waits for a connection waits for REQUEST_SECONDS, which is 30

@@ -18,7 +18,7 @@ PYTHON = (sys.executable, "-P", "-c")
 EMPTY = """
 import json, {module}
 from aiohttp import connector
-from gitops_ds.http_library import system_trust
+from gitops_ds.core.http_library import system_trust
 contexts = (connector._SSL_CONTEXT_VERIFIED, connector._SSL_CONTEXT_UNVERIFIED, system_trust())
 print(json.dumps([context.cert_store_stats()["x509_ca"] for context in contexts]))
 """
@@ -29,7 +29,7 @@ print(json.dumps(["frozenlist._frozenlist" in sys.modules, is_set]))
 """
 IN_THREADS = """
 import json, ssl, threading
-from gitops_ds import http_library
+from gitops_ds.core import http_library
 counts = []
 def count():
     counts.append(ssl.create_default_context().cert_store_stats()["x509_ca"])
@@ -48,8 +48,8 @@ from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.service.notifications import sender
 from gitops_ds.service.rollouts import gate_meter
-from gitops_ds.settings.service import ReceiverSettings
-from gitops_ds.telemetry.notifications import MessageFormat, NotificationBatch
+from gitops_ds.service.settings.service import ReceiverSettings
+from gitops_ds.notify.notifications import MessageFormat, NotificationBatch
 from aiohttp import web  # after ours: its own contexts are empty
 
 key, certificate, directory = sys.argv[1:]
@@ -102,13 +102,13 @@ def result(script: str, authority: Path, *arguments: object) -> list[object]:
     return values
 
 
-@pytest.mark.parametrize("module", ["gitops_ds.client.rest", "gitops_ds.web.server"])
+@pytest.mark.parametrize("module", ["gitops_ds.kube.client.rest", "gitops_ds.service.web.server"])
 def test_an_import_reads_no_certificates(module: str) -> None:
     _, _, authority = gitservers._certificates()
     assert result(EMPTY.format(module=module), authority) == [0, 0, 1]
 
 
-@pytest.mark.parametrize("module", ["gitops_ds.client.rest", "gitops_ds.web.server"])
+@pytest.mark.parametrize("module", ["gitops_ds.kube.client.rest", "gitops_ds.service.web.server"])
 def test_an_import_loads_no_cpp_library_and_keeps_the_environment(module: str) -> None:
     assert result(EXTENSIONS.format(module=module), Path(os.devnull)) == [False, False]
 

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors, simulator
-from gitops_ds.client import informer
-from gitops_ds.client.informer import (
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import EventType, Listing, Selection, WatchEvent
+from gitops_ds.core.objects import CONFIG_MAP, Body, Resource
+from gitops_ds.kube.client import informer
+from gitops_ds.kube.client.informer import (
     Failing,
     InformerState,
     Returning,
@@ -24,10 +26,9 @@ from gitops_ds.client.informer import (
     Watching,
     WorldVersion,
 )
-from gitops_ds.client.informer_store import InformerStore
-from gitops_ds.model.cluster import EventType, Listing, Selection, WatchEvent
-from gitops_ds.model.objects import CONFIG_MAP, Body, Resource
-from gitops_ds.simulator import faults, virtual_time
+from gitops_ds.kube.client.informer_store import InformerStore
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import faults, virtual_time
 
 LISTING = Listing((), "7")
 EVENT = WatchEvent(EventType.MODIFIED, {}, "8")

@@ -10,13 +10,14 @@ from collections.abc import Callable
 
 import pytest
 
-from gitops_ds import errors, simulator
-from gitops_ds.client.fence import Fence
-from gitops_ds.client.leader_election import Candidate, LeaseTiming
-from gitops_ds.client.leader_lease import Clocks, Election
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.leader_election import LeaderElected, LeaderLost
-from gitops_ds.model.objects import CONFIG_MAP, LEASE
+from gitops_ds.core import errors
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.leader_election import LeaderElected, LeaderLost
+from gitops_ds.core.objects import CONFIG_MAP, LEASE
+from gitops_ds.kube.client.fence import Fence
+from gitops_ds.kube.client.leader_election import Candidate, LeaseTiming
+from gitops_ds.kube.client.leader_lease import Clocks, Election
+from gitops_ds.testing import simulator
 from tests.simulator.setup import Setup, play, set_up
 
 _numbers = itertools.count()

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-from gitops_ds.client import kubeconfig
+from gitops_ds.kube.client import kubeconfig
 
 
 def test_the_reader_names_a_missing_package() -> None:

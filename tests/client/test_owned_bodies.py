@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from gitops_ds import simulator
-from gitops_ds.apimachinery import foreign_bodies, revisions
-from gitops_ds.client.owned_bodies import OwnedBodies
-from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.controller.observer import Observer
-from gitops_ds.deployer.watch_cache import WatchCache
-from gitops_ds.model import names
-from gitops_ds.model.cluster import Selection
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, Body, key_of
+from gitops_ds.core import names
+from gitops_ds.core.cluster import Selection
+from gitops_ds.core.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, Body, key_of
+from gitops_ds.deploy.watch_cache import WatchCache
+from gitops_ds.kube.apimachinery import foreign_bodies, revisions
+from gitops_ds.kube.client.owned_bodies import OwnedBodies
+from gitops_ds.kube.client.supervisor import Supervisor
+from gitops_ds.testing import simulator
 from tests.plan.world import daemonset
 
 OWN, OTHER = daemonset("own", "agent:1"), daemonset("other", "agent:1")

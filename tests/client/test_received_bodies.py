@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gitops_ds.apimachinery import nodes, pods
-from gitops_ds.client import received_bodies
-from gitops_ds.client.received_bodies import BodyCache, EqualBodies
-from gitops_ds.model import names
-from gitops_ds.model.objects import NODE, POD
+from gitops_ds.core import names
+from gitops_ds.core.objects import NODE, POD
+from gitops_ds.kube.apimachinery import nodes, pods
+from gitops_ds.kube.client import received_bodies
+from gitops_ds.kube.client.received_bodies import BodyCache, EqualBodies
 
 TERM = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
 METADATA = {

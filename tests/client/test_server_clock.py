@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.client import config, rest
-from gitops_ds.client.server_clock import TOLERANCE, ServerClock
-from gitops_ds.client.transport import RequestCounter
-from gitops_ds.model.objects import NODE
+from gitops_ds.core.objects import NODE
+from gitops_ds.kube.client import config, rest
+from gitops_ds.kube.client.server_clock import TOLERANCE, ServerClock
+from gitops_ds.kube.client.transport import RequestCounter
 from tests import controlplane
 
 HOUR, YEAR = 3600.0, 365 * 86400.0

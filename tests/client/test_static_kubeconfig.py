@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.client import kubeconfig, static_kubeconfig
+from gitops_ds.kube.client import kubeconfig, static_kubeconfig
 
 PEM = "-----BEGIN CERTIFICATE-----\nZoë's\n-----END CERTIFICATE-----\n"
 DATA = base64.b64encode(PEM.encode()).decode()

@@ -14,11 +14,11 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from gitops_ds.client import wire
-from gitops_ds.client.config import ClientConfig
-from gitops_ds.client.kubeconfig import KubeconfigEntry
-from gitops_ds.client.rest import READ_BYTES, HttpCluster
-from gitops_ds.model.objects import CONFIG_MAP
+from gitops_ds.core.objects import CONFIG_MAP
+from gitops_ds.kube.client import wire
+from gitops_ds.kube.client.config import ClientConfig
+from gitops_ds.kube.client.kubeconfig import KubeconfigEntry
+from gitops_ds.kube.client.rest import READ_BYTES, HttpCluster
 from tests import gitservers
 from tests.http_servers import serving
 

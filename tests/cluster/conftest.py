@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 import pytest
 
-from gitops_ds.client import config, rest
-from gitops_ds.client.transport import Request
-from gitops_ds.model.objects import NAMESPACE
+from gitops_ds.core.objects import NAMESPACE
+from gitops_ds.kube.client import config, rest
+from gitops_ds.kube.client.transport import Request
 from tests import controlplane
 
 _numbers = itertools.count()

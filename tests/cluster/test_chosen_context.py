@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.errors import GitopsError, UsageError
+from gitops_ds.core.errors import GitopsError, UsageError
 from tests.agent_manifest import agent
 from tests.cli.commands import invoked
 from tests.gitservers import git

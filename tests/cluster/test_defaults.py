@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import builtin_resources, defaults
-from gitops_ds.model.objects import NAMESPACE
-from gitops_ds.pipeline import prepare
-from gitops_ds.plan import diff
+from gitops_ds.core.objects import NAMESPACE
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.kube.apimachinery import builtin_resources, defaults
+from gitops_ds.ownership import diff
 from tests.cluster.conftest import Counting, Play
 from tests.plan import world
 from tests.plan.world import daemonset

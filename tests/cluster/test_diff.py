@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model import names
+from gitops_ds.core import names
 from tests import controlplane
 from tests.cluster import program
 from tests.cluster.program import Desk

@@ -9,16 +9,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.deployer.apply import plan_execution, prepared_plan
-from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.sources.source_tree import CommitInfo
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline import prepare
-from gitops_ds.plan import planner
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.rollouts import staging
+from gitops_ds.core import errors
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.sources.source_tree import CommitInfo
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.apply import plan_execution, prepared_plan
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.deploy.plan import planner
+from gitops_ds.deploy.target import DeployTarget
+from gitops_ds.ownership.options import ApplyOptions
+from gitops_ds.rollouts.staging import staging
 from tests.cluster.conftest import Counting, Play
 from tests.render.test_examples import CLUSTERS, snapshot
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.deployer import live_state
-from gitops_ds.model import names
-from gitops_ds.model.objects import key_of
+from gitops_ds.core import names
+from gitops_ds.core.objects import key_of
+from gitops_ds.deploy import live_state
 from tests import controlplane
 from tests.cluster import program
 from tests.plan.world import daemonset

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.model.objects import NAMESPACE, Resource
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.pipeline import prepare
-from gitops_ds.plan import planner
-from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.core import errors
+from gitops_ds.core.objects import NAMESPACE, Resource
+from gitops_ds.core.skip_reasons import SkipReason
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.deploy.plan import planner
+from gitops_ds.ownership.options import ApplyOptions
 from tests.cluster.conftest import Counting, Play
 from tests.plan import world
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState, ProvedCommit
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.rollouts import cluster_report
+from gitops_ds.core.rollouts.cluster_report import ClusterReport, ClusterState, ProvedCommit
 from tests import signing
 from tests.cli.commands import invoked
 from tests.gitservers import GIT_ENVIRONMENT, Upstream

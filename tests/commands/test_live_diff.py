@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from gitops_ds.commands import live_diff
-from gitops_ds.commands.live_diff import ObjectDiff
-from gitops_ds.model.objects import key_of
+from gitops_ds.cli.commands import live_diff
+from gitops_ds.cli.commands.live_diff import ObjectDiff
+from gitops_ds.core.objects import key_of
 from tests.cluster import program
 from tests.cluster.program import Desk
 from tests.plan.world import config_map, daemonset

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.commands import adopt, service_requests
+from gitops_ds.cli.commands import adopt, service_requests
+from gitops_ds.core import errors
 from tests.simulator.setup import daemonset, named, set_up
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds import simulator
-from gitops_ds.apimachinery import agent_records
+from gitops_ds.cli.commands import node_work
 from gitops_ds.cli.output import table
-from gitops_ds.commands import node_work
-from gitops_ds.deployer import state_store
-from gitops_ds.fleet import agents
-from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.live import Taint
-from gitops_ds.model.objects import CONFIG_MAP, Body, CommitId
-from gitops_ds.model.startup_taints import OWN, StartupTaintPolicy
-from gitops_ds.simulator import virtual_time
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.live import Taint
+from gitops_ds.core.objects import CONFIG_MAP, Body, CommitId
+from gitops_ds.core.startup_taints import OWN, StartupTaintPolicy
+from gitops_ds.deploy import state_store
+from gitops_ds.kube.apimachinery import agent_records
+from gitops_ds.status import agents
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 from tests.controller.test_startup_taints import begin, joining, required
 from tests.simulator.setup import KEY, Setup, named, set_up
 

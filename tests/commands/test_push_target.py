@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.commands.commits import git_commit
-from gitops_ds.commands.commits.git_commit import Proposal, WriteTarget
-from gitops_ds.pipeline import open_repository
+from gitops_ds.cli.commands.commits import git_commit
+from gitops_ds.cli.commands.commits.git_commit import Proposal, WriteTarget
+from gitops_ds.core import errors
+from gitops_ds.deploy.pipeline import open_repository
 from tests.cluster import program
 from tests.cluster.program import Desk
 from tests.plan.world import daemonset

@@ -10,36 +10,36 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import proofs
-from gitops_ds.commands.commits import rollback
-from gitops_ds.commands.commits.git_commit import Proposal
-from gitops_ds.commands.commits.rollback import RollbackOptions, RollbackResult
-from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.staged_rollouts import StagedRollout
-from gitops_ds.git import address
-from gitops_ds.git.repository import Repository
-from gitops_ds.model.decision import Observation
-from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.health import Health, HealthState
-from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.model.rollouts.staged_rollout import (
+from gitops_ds.cli.commands.commits import rollback
+from gitops_ds.cli.commands.commits.git_commit import Proposal
+from gitops_ds.cli.commands.commits.rollback import RollbackOptions, RollbackResult
+from gitops_ds.core import errors
+from gitops_ds.core.decision import Observation
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.health import Health, HealthState
+from gitops_ds.core.live import Revision
+from gitops_ds.core.objects import CommitId, Key
+from gitops_ds.core.rollouts import rollout_policy
+from gitops_ds.core.rollouts.staged_rollout import (
     Halt,
     RolloutRecord,
     RolloutTarget,
     StageInputs,
     StagesDecision,
 )
-from gitops_ds.model.rollouts.template_cause import TemplateCause
-from gitops_ds.model.sources.bundle import Manifest
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline import prepare
-from gitops_ds.pipeline.open_repository import RepositoryRef
-from gitops_ds.plan.rollouts import git_template
+from gitops_ds.core.rollouts.template_cause import TemplateCause
+from gitops_ds.core.sources.bundle import Manifest
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.deploy.pipeline.open_repository import RepositoryRef
+from gitops_ds.kube.apimachinery import daemonsets, revisions
+from gitops_ds.rollouts.staging import git_template
+from gitops_ds.rollouts.state import proofs
+from gitops_ds.rollouts.views.staged_rollouts import StagedRollout
+from gitops_ds.source.git import address
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.status.agents import Agent
 from tests.gitservers import Upstream
 from tests.plan.world import daemonset
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors, simulator
-from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import rollout_annotations, target_revisions
-from gitops_ds.commands import rollout_approvals
-from gitops_ds.commands.rollout_approvals import StageRequest
-from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET
-from gitops_ds.simulator import virtual_time
+from gitops_ds.cli.commands import rollout_approvals
+from gitops_ds.cli.commands.rollout_approvals import StageRequest
+from gitops_ds.core import errors, names
+from gitops_ds.core.cluster import Cluster
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET
+from gitops_ds.kube.apimachinery import daemonsets, revisions
+from gitops_ds.rollouts.state import rollout_annotations, target_revisions
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 from tests.simulator.setup import daemonset
 
 POLICY: dict[str, Any] = {

@@ -7,10 +7,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gitops_ds.commands import cluster_snapshot
-from gitops_ds.model.objects import Digest, key_of
-from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
-from gitops_ds.plan import base_diff
+from gitops_ds.cli.commands import cluster_snapshot
+from gitops_ds.core.objects import Digest, key_of
+from gitops_ds.core.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
+from gitops_ds.deploy.plan import base_diff
 from tests.plan.world import daemonset
 
 UID = "6b1ff3b1-1111-4c5e-9a52-9a0c2f1f8a01"

@@ -9,31 +9,21 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.apimachinery import timestamps
-from gitops_ds.commands import rollout_waiter, wait, watched_agents
-from gitops_ds.commands.rollout_waiter import RolloutListener
-from gitops_ds.commands.wait import WaitOptions
-from gitops_ds.deployer import source_status_store, state_store
-from gitops_ds.fleet import agent_json, agents
-from gitops_ds.fleet.agents import Agent
-from gitops_ds.model import names
-from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import (
-    CONFIG_MAP,
-    DAEMONSET,
-    NODE,
-    POD,
-    CommitId,
-    Key,
-    Resource,
-    key_of,
-)
-from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
-from gitops_ds.model.sources.source_status import Condition, SourceStatus
-from gitops_ds.model.values import replace
-from gitops_ds.simulator import Client, virtual_time
-from gitops_ds.simulator.faults import SimulatedRequest, failure
+from gitops_ds.cli.commands import rollout_waiter, wait, watched_agents
+from gitops_ds.cli.commands.rollout_waiter import RolloutListener
+from gitops_ds.cli.commands.wait import WaitOptions
+from gitops_ds.core import errors, names
+from gitops_ds.core.health import HealthState
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, NODE, POD, CommitId, Key, Resource, key_of
+from gitops_ds.core.rollouts.rollout_progress import RolloutProgress
+from gitops_ds.core.sources.source_status import Condition, SourceStatus
+from gitops_ds.core.values import replace
+from gitops_ds.deploy import source_status_store, state_store
+from gitops_ds.kube.apimachinery import timestamps
+from gitops_ds.status import agent_json, agents
+from gitops_ds.status.agents import Agent
+from gitops_ds.testing.simulator import Client, virtual_time
+from gitops_ds.testing.simulator.faults import SimulatedRequest, failure
 from tests.apimachinery.kubelet_pods import container
 from tests.simulator.setup import KEY, Setup, daemonset, set_up
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.commands import wait
-from gitops_ds.fleet.agents import Agent
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.health import HealthState
-from gitops_ds.simulator import PodFault, Trouble
-from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import NODES, Scene, both, spoil
+from gitops_ds.cli.commands import wait
+from gitops_ds.core import errors
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.health import HealthState
+from gitops_ds.status.agents import Agent
+from gitops_ds.testing.simulator import PodFault, Trouble
+from tests.deploy import rollout_scene
+from tests.deploy.rollout_scene import NODES, Scene, both, spoil
 
 play = rollout_scene.play
 

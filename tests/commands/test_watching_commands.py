@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.commands import rollout_waiter, wait, watched_agents
-from gitops_ds.commands.rollout_waiter import RolloutListener
-from gitops_ds.commands.watched_agents import WatchOptions
-from gitops_ds.deployer import source_status_store
-from gitops_ds.model.cluster import ClusterReader
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.objects import DAEMONSET, Key
-from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import Scene, both
+from gitops_ds.cli.commands import rollout_waiter, wait, watched_agents
+from gitops_ds.cli.commands.rollout_waiter import RolloutListener
+from gitops_ds.cli.commands.watched_agents import WatchOptions
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import ClusterReader
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.objects import DAEMONSET, Key
+from gitops_ds.deploy import source_status_store
+from tests.deploy import rollout_scene
+from tests.deploy.rollout_scene import Scene, both
 
 play = rollout_scene.play
 KEY = Key(DAEMONSET.group, DAEMONSET.kind, "default", "agent")

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 
 from gitops_ds.checks.schema import repository_files
-from gitops_ds.errors import RevisionUnknown
+from gitops_ds.core.errors import RevisionUnknown
 from tests import gitservers
 from tests.cli.commands import invoked
 from tests.plan.world import config_map, daemonset

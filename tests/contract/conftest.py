@@ -9,10 +9,10 @@ import itertools
 
 import pytest
 
-from gitops_ds import simulator
-from gitops_ds.client import config, rest
-from gitops_ds.model.objects import NAMESPACE
-from gitops_ds.simulator import virtual_time
+from gitops_ds.core.objects import NAMESPACE
+from gitops_ds.kube.client import config, rest
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 from tests import controlplane
 from tests.contract.scenes import Play, Scene, Stage
 

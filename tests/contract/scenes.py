@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gitops_ds.model.cluster import ApplyResult, Cluster
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
+from gitops_ds.core.cluster import ApplyResult, Cluster
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, Body, Resource
 
 PATIENCE = 120.0  # the time limit in seconds for an action of a controller
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import pods
-from gitops_ds.client import config, rest
-from gitops_ds.model.decision import Adopt
-from gitops_ds.model.objects import NAMESPACE
+from gitops_ds.core.decision import Adopt
+from gitops_ds.core.objects import NAMESPACE
+from gitops_ds.kube.apimachinery import pods
+from gitops_ds.kube.client import config, rest
 from tests import controlplane
 from tests.contract.scenes import Stage, eventually
 from tests.contract.test_contract_adoption import made, orphan, there, turns_daemonset

@@ -12,16 +12,12 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.apimachinery import daemonsets, pods, revisions
 from gitops_ds.controller import executor
 from gitops_ds.controller.actions import WriteHooks
-from gitops_ds.daemonset import decide, pod_changes
-from gitops_ds.daemonset.cache import Cache
-from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, Selection
-from gitops_ds.model.decision import Action, Adopt, CreatePod, Decision, DeletePod, DeleteRevision
-from gitops_ds.model.objects import (
+from gitops_ds.core import errors, names
+from gitops_ds.core.cluster import Cluster, Selection
+from gitops_ds.core.decision import Action, Adopt, CreatePod, Decision, DeletePod, DeleteRevision
+from gitops_ds.core.objects import (
     CONFIG_MAP,
     CONTROLLER_REVISION,
     DAEMONSET,
@@ -31,7 +27,10 @@ from gitops_ds.model.objects import (
     Key,
     Resource,
 )
-from gitops_ds.simulator import faults
+from gitops_ds.daemonset import decide, pod_changes
+from gitops_ds.daemonset.cache import Cache
+from gitops_ds.kube.apimachinery import daemonsets, pods, revisions
+from gitops_ds.testing.simulator import faults
 from tests.contract.scenes import Stage
 
 pytestmark = pytest.mark.usefixtures("play")

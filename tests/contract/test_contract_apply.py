@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body
+from gitops_ds.core import errors
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, Body
 from tests.contract.scenes import Stage, eventually, owned_by, version
 
 pytestmark = pytest.mark.usefixtures("play")

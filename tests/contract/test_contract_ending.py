@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.model.cluster import Propagation, Selection
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import Propagation, Selection
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body
 from tests.contract.scenes import Stage, eventually
 
 pytestmark = pytest.mark.usefixtures("play")

@@ -7,13 +7,13 @@ import contextlib
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.model.cluster import Selection
-from gitops_ds.model.decision import CreatePod
-from gitops_ds.model.events.base import ActionFailed, Performed
-from gitops_ds.model.objects import EVENT, NAMESPACE
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import Selection
+from gitops_ds.core.decision import CreatePod
+from gitops_ds.core.events.base import ActionFailed, Performed
+from gitops_ds.core.objects import EVENT, NAMESPACE
+from gitops_ds.notify.kube_events import EventRecorder, InvolvedObject
 from gitops_ds.service.event_recorder import KubeEventWriter
-from gitops_ds.telemetry.kube_events import EventRecorder, InvolvedObject
 from tests.contract.scenes import Stage, eventually
 from tests.report import events
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.model.cluster import Identity
-from gitops_ds.model.objects import CONFIG_MAP
+from gitops_ds.core.cluster import Identity
+from gitops_ds.core.objects import CONFIG_MAP
 from tests.contract.scenes import Stage
 from tests.plan.world import config_map
 

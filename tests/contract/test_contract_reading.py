@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.model.cluster import EventType, Selection
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NODE, POD, Resource
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import EventType, Selection
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, NODE, POD, Resource
 from tests.contract.scenes import Stage, eventually, version
 
 pytestmark = pytest.mark.usefixtures("play")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.apimachinery.builtin_resources import RESOURCES
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET
+from gitops_ds.kube.apimachinery.builtin_resources import RESOURCES
 from tests.contract.scenes import Stage, eventually, version
 
 pytestmark = pytest.mark.usefixtures("play")

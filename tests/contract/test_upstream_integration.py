@@ -15,13 +15,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import daemonsets, pods, revisions
-from gitops_ds.client import config, rest
 from gitops_ds.controller.controller import Controller
-from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, PatchType, Selection
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.objects import (
+from gitops_ds.core import names
+from gitops_ds.core.cluster import Cluster, PatchType, Selection
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.objects import (
     CONTROLLER_REVISION,
     DAEMONSET,
     NAMESPACE,
@@ -30,6 +28,8 @@ from gitops_ds.model.objects import (
     Body,
     Resource,
 )
+from gitops_ds.kube.apimachinery import daemonsets, pods, revisions
+from gitops_ds.kube.client import config, rest
 from tests import controlplane
 from tests.contract.scenes import Stage, eventually
 

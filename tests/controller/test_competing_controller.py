@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import simulator
 from gitops_ds.controller import conflict_probe
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.errors import NotFound, Refused
+from gitops_ds.core.objects import DAEMONSET, NAMESPACE, POD
 from gitops_ds.daemonset import competing_controller
 from gitops_ds.daemonset.competing_controller import Rivals
-from gitops_ds.errors import NotFound, Refused
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.objects import DAEMONSET, NAMESPACE, POD
-from gitops_ds.simulator import virtual_time
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 from tests.simulator import setup
 
 COUNTED = {

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import daemonsets, pods, revisions
 from gitops_ds.controller.observer import LIST_NODES_AGAIN
+from gitops_ds.core.cluster import Propagation
+from gitops_ds.core.decision import CreatePod, Powers
+from gitops_ds.core.events import base
+from gitops_ds.core.health import HealthState
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, key_of
 from gitops_ds.daemonset import pod_changes
-from gitops_ds.fleet import health
-from gitops_ds.model.cluster import Propagation
-from gitops_ds.model.decision import CreatePod, Powers
-from gitops_ds.model.events import base
-from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, key_of
-from gitops_ds.simulator import faults
+from gitops_ds.kube.apimachinery import daemonsets, pods, revisions
+from gitops_ds.status import health
+from gitops_ds.testing.simulator import faults
 from tests import profiles
 from tests.daemonset import world
 from tests.simulator.setup import KEY, daemonset, each, named, play, set_up

@@ -7,14 +7,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from gitops_ds import simulator
-from gitops_ds.apimachinery import pods
-from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.model.decision import Decision
-from gitops_ds.model.events.base import Decided
-from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import POD
-from gitops_ds.simulator import virtual_time
+from gitops_ds.core.decision import Decision
+from gitops_ds.core.events.base import Decided
+from gitops_ds.core.health import HealthState
+from gitops_ds.core.objects import POD
+from gitops_ds.kube.apimachinery import pods
+from gitops_ds.status.tracker import StatusTracker
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 from tests.daemonset.world import rolling
 from tests.simulator import setup
 from tests.simulator.setup import Setup, daemonset

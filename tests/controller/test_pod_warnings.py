@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
 from gitops_ds.controller import pod_warnings
 from gitops_ds.controller.pod_warnings import PodWarnings
-from gitops_ds.model.cluster import Cluster, Listing, Selection
-from gitops_ds.model.daemonset import PodCause
-from gitops_ds.model.objects import EVENT, Key, Resource
-from gitops_ds.model.values import replace
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import Cluster, Listing, Selection
+from gitops_ds.core.daemonset import PodCause
+from gitops_ds.core.objects import EVENT, Key, Resource
+from gitops_ds.core.values import replace
 from tests.apimachinery.kubelet_pods import MOUNT, READINESS
 from tests.daemonset.world import World, daemonset
 from tests.simulator.setup import play

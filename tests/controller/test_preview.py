@@ -9,14 +9,14 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gitops_ds import simulator
-from gitops_ds.apimachinery import pods
 from gitops_ds.controller.controller import Controller
-from gitops_ds.model.change import Operation
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.live import NodeImpact
-from gitops_ds.model.objects import NODE, POD
-from gitops_ds.simulator import virtual_time
+from gitops_ds.core.change import Operation
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.live import NodeImpact
+from gitops_ds.core.objects import NODE, POD
+from gitops_ds.kube.apimachinery import pods
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 from tests import profiles
 from tests.daemonset import world as core
 from tests.plan.world import World, daemonset

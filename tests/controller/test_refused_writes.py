@@ -18,12 +18,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import proofs, target_revisions
-from gitops_ds.model import names
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.decision import (
+from gitops_ds.core import errors, names
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.decision import (
     Action,
     Adopt,
     CreatePod,
@@ -39,14 +36,16 @@ from gitops_ds.model.decision import (
     Release,
     RenumberRevision,
 )
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, POD, Resource
-from gitops_ds.model.rollouts.proven_templates import TemplateProof
-from gitops_ds.model.rollouts.staged_rollout import RolloutRecord
-from gitops_ds.simulator import faults as simulator_faults
-from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
+from gitops_ds.core.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, POD, Resource
+from gitops_ds.core.rollouts.proven_templates import TemplateProof
+from gitops_ds.core.rollouts.staged_rollout import RolloutRecord
+from gitops_ds.kube.apimachinery import daemonsets, revisions
+from gitops_ds.rollouts.state import proofs, target_revisions
+from gitops_ds.testing.simulator import faults as simulator_faults
+from gitops_ds.testing.simulator.faults import RequestFault, Silence, SimulatedRequest
 from tests import profiles
 from tests.daemonset import world
-from tests.deployer.rollout_scene import NoRollouts
+from tests.deploy.rollout_scene import NoRollouts
 from tests.simulator.setup import Setup, daemonset, each, set_up
 
 A_MINUTE_AT_MOST, A_QUIET_MINUTE_AT_MOST = 300, 60

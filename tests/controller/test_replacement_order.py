@@ -9,11 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from gitops_ds.apimachinery import daemonsets
 from gitops_ds.controller import executor
 from gitops_ds.controller.actions import WriteHooks
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.decision import (
+from gitops_ds.core.cluster import Cluster
+from gitops_ds.core.decision import (
     CreatePod,
     Decision,
     DeleteCause,
@@ -21,7 +20,8 @@ from gitops_ds.model.decision import (
     Observation,
     PodMark,
 )
-from gitops_ds.model.objects import POD, Body, Key, Resource
+from gitops_ds.core.objects import POD, Body, Key, Resource
+from gitops_ds.kube.apimachinery import daemonsets
 from tests.contract.test_contract_adoption import OneEpoch
 from tests.plan.world import daemonset
 

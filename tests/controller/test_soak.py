@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.core.cluster import EventType
+from gitops_ds.core.decision import CreatePod
+from gitops_ds.core.objects import DAEMONSET, NODE, POD, Key
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.daemonset.workqueue import WorkQueue
-from gitops_ds.model.cluster import EventType
-from gitops_ds.model.decision import CreatePod
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, Key
 from tests.daemonset import world
 
 YEAR, NODES, THERE = 365 * 86_400.0, 100_000, 100

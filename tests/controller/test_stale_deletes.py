@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import simulator
-from gitops_ds.apimachinery import daemonsets, pods
 from gitops_ds.controller import executor
 from gitops_ds.controller.actions import WriteHooks
-from gitops_ds.model import names
-from gitops_ds.model.decision import Decision, DeleteCause, DeletePod, Observation
-from gitops_ds.model.objects import DAEMONSET, POD, Body, Key
-from gitops_ds.simulator import NodeSpec
+from gitops_ds.core import names
+from gitops_ds.core.decision import Decision, DeleteCause, DeletePod, Observation
+from gitops_ds.core.objects import DAEMONSET, POD, Body, Key
+from gitops_ds.kube.apimachinery import daemonsets, pods
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import NodeSpec
 from tests.simulator.setup import daemonset
 
 KEY = Key("", "Pod", "default", "agent-x")

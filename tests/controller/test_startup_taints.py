@@ -9,27 +9,27 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import simulator
-from gitops_ds.apimachinery import nodes, pods
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.startup_taints import GitInputs
-from gitops_ds.model import names
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.events import base
-from gitops_ds.model.events.startup_taints import (
+from gitops_ds.core import names
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.events import base
+from gitops_ds.core.events.startup_taints import (
     NodeWaitsForAgents,
     StartupTaintAdded,
     StartupTaintFailed,
     StartupTaintsRemoved,
 )
-from gitops_ds.model.live import Taint
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Resource
-from gitops_ds.model.required_agents import RequiredInGit
-from gitops_ds.model.startup_taints import OWN, Enforce, StartupTaintPolicy
-from gitops_ds.simulator import faults, virtual_time
-from tests.node_startup.plain import in_git
+from gitops_ds.core.live import Taint
+from gitops_ds.core.objects import DAEMONSET, NODE, POD, Body, Resource
+from gitops_ds.core.required_agents import RequiredInGit
+from gitops_ds.core.startup_taints import OWN, Enforce, StartupTaintPolicy
+from gitops_ds.kube.apimachinery import nodes, pods
+from gitops_ds.startup_taints.startup_taints import GitInputs
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import faults, virtual_time
 from tests.simulator.setup import Setup, daemonset, named, set_up
+from tests.startup_taints.plain import in_git
 
 CILIUM = Taint("node.cilium.io/agent-not-ready", "NoSchedule")
 POLICY = StartupTaintPolicy(others=(CILIUM,))

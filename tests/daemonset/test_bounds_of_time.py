@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from gitops_ds.core import names
+from gitops_ds.core.decision import FailedPodBackoff
+from gitops_ds.core.objects import version_number
 from gitops_ds.daemonset import decide, memory
 from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.daemonset.indexes import Owned
 from gitops_ds.daemonset.memory import OFTEN, WINDOW, PendingWrites, Repetition
 from gitops_ds.daemonset.rollout_simulation import RolloutPace
 from gitops_ds.daemonset.workqueue import BACKOFF, WorkQueue
-from gitops_ds.model import names
-from gitops_ds.model.decision import FailedPodBackoff
-from gitops_ds.model.objects import version_number
 from tests.daemonset.world import World, daemonset, node, rolling
 
 

@@ -8,20 +8,14 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.core import names
+from gitops_ds.core.cluster import EventType
+from gitops_ds.core.decision import CreatePod, Observation
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Key
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.daemonset.indexes import PodsByNode
-from gitops_ds.model import names
-from gitops_ds.model.cluster import EventType
-from gitops_ds.model.decision import CreatePod, Observation
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Key
-from tests.daemonset.world import (
-    OWNER,
-    START,
-    World,
-    daemonset,
-    node,
-)
+from tests.daemonset.world import OWNER, START, World, daemonset, node
 
 KEY = Key("apps", "DaemonSet", "logging", "agent")
 

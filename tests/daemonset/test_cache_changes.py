@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import daemonsets, revisions
+from gitops_ds.core.cluster import EventType
+from gitops_ds.core.decision import Decision, FailedPodBackoff
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.daemonset.memory import DaemonSetMemory
-from gitops_ds.model.cluster import EventType
-from gitops_ds.model.decision import Decision, FailedPodBackoff
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body
-from gitops_ds.model.values import replace
+from gitops_ds.kube.apimachinery import daemonsets, revisions
 from tests.daemonset.test_cache import (
     FOREIGN,
     KEY,

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.client import leader_election
-from gitops_ds.client.leader_election import Candidate, LeaseTiming
-from gitops_ds.model.objects import Body
+from gitops_ds.core.objects import Body
+from gitops_ds.kube.client import leader_election
+from gitops_ds.kube.client.leader_election import Candidate, LeaseTiming
 from tests import profiles
 
 T = LeaseTiming(duration=10, renew_deadline=7, retry=2)

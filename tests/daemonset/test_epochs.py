@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gitops_ds.core.objects import DAEMONSET, NODE, POD, Resource
 from gitops_ds.daemonset.cache import WATCHED
 from gitops_ds.daemonset.epochs import Epochs
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, Resource
 from tests import profiles
 
 LEAP = 1000  # versions between a backup and its use

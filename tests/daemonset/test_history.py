@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from gitops_ds.apimachinery import revisions
-from gitops_ds.daemonset import decide, history
-from gitops_ds.model import names
-from gitops_ds.model.decision import (
+from gitops_ds.core import names
+from gitops_ds.core.decision import (
     Adopt,
     CreatePod,
     CreateRevision,
@@ -16,7 +14,9 @@ from gitops_ds.model.decision import (
     LabelRevision,
     RelabelPod,
 )
-from gitops_ds.model.values import replace
+from gitops_ds.core.values import replace
+from gitops_ds.daemonset import decide, history
+from gitops_ds.kube.apimachinery import revisions
 from tests.daemonset.world import OWNER, World, daemonset
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from gitops_ds.apimachinery import pods
+from gitops_ds.core.cluster import EventType
+from gitops_ds.core.daemonset import Owner, Pod
+from gitops_ds.core.objects import DAEMONSET, NODE, POD
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.daemonset.indexes import BusyNodes, PodsByNode
-from gitops_ds.model.cluster import EventType
-from gitops_ds.model.daemonset import Owner, Pod
-from gitops_ds.model.objects import DAEMONSET, NODE, POD
+from gitops_ds.kube.apimachinery import pods
 from tests.daemonset.world import daemonset, node
 
 

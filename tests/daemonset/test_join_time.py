@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import daemonsets
+from gitops_ds.core import names
+from gitops_ds.core.daemonset import Pod
+from gitops_ds.core.decision import Observation
+from gitops_ds.core.live import JoinTime, Node
 from gitops_ds.daemonset import preview
-from gitops_ds.model import names
-from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Observation
-from gitops_ds.model.live import JoinTime, Node
+from gitops_ds.kube.apimachinery import daemonsets
 from tests.daemonset.world import START, daemonset
 
 

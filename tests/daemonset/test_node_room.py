@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.core.cluster import EventType
+from gitops_ds.core.decision import CreatePod, Decision, FreeCapacity
+from gitops_ds.core.objects import DAEMONSET, NODE, POD, Key
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_room import NodeCapacity
-from gitops_ds.model.cluster import EventType
-from gitops_ds.model.decision import CreatePod, Decision, FreeCapacity
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, Key
-from gitops_ds.model.values import replace
 from tests.daemonset import world
 
 KEY = Key("apps", "DaemonSet", "logging", "agent")

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import node_eligibility
-from gitops_ds.daemonset import claims, decide, memory, pod_changes
-from gitops_ds.model.decision import (
+from gitops_ds.core.decision import (
     Adopt,
     CreatePod,
     CreateRevision,
@@ -21,7 +19,9 @@ from gitops_ds.model.decision import (
     FailedPodBackoff,
     Release,
 )
-from gitops_ds.model.values import replace
+from gitops_ds.core.values import replace
+from gitops_ds.daemonset import claims, decide, memory, pod_changes
+from gitops_ds.kube.apimachinery import node_eligibility
 from tests.daemonset.world import OWNER, World, daemonset, node, rolling
 
 NO_SCHEDULE = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}

@@ -7,12 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import daemonsets, node_eligibility, revisions
-from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.daemonset import decide
-from gitops_ds.model import names
-from gitops_ds.model.daemonset import OnDelete, Pod, RollingUpdate
-from gitops_ds.model.decision import (
+from gitops_ds.core import names
+from gitops_ds.core.daemonset import OnDelete, Pod, RollingUpdate
+from gitops_ds.core.decision import (
     Adopt,
     CreatePod,
     DeleteCause,
@@ -23,6 +20,9 @@ from gitops_ds.model.decision import (
     Release,
     RenumberRevision,
 )
+from gitops_ds.daemonset import decide
+from gitops_ds.kube.apimachinery import daemonsets, node_eligibility, revisions
+from gitops_ds.kube.apimachinery.node_eligibility import Placement
 from tests import profiles
 from tests.daemonset.world import World, daemonset, node, rolling
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import daemonsets, nodes
+from gitops_ds.core import names
+from gitops_ds.core.live import Node
 from gitops_ds.daemonset import rollout_simulation
 from gitops_ds.daemonset.rollout_simulation import Rehearsal, RolloutPace
-from gitops_ds.model import names
-from gitops_ds.model.live import Node
+from gitops_ds.kube.apimachinery import daemonsets, nodes
 from tests.daemonset import world
 from tests.daemonset.world import daemonset, rolling
 

@@ -6,9 +6,9 @@ import copy
 
 import pytest
 
+from gitops_ds.core import names
+from gitops_ds.core.daemonset import Pod
 from gitops_ds.daemonset import decide, rolling_update
-from gitops_ds.model import names
-from gitops_ds.model.daemonset import Pod
 from tests.daemonset.world import World, daemonset, node
 
 

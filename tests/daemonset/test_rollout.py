@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import daemonsets, pods
-from gitops_ds.model import names
-from gitops_ds.model.daemonset import RollingUpdate
-from gitops_ds.model.decision import CreatePod, DeletePod
+from gitops_ds.core import names
+from gitops_ds.core.daemonset import RollingUpdate
+from gitops_ds.core.decision import CreatePod, DeletePod
+from gitops_ds.kube.apimachinery import daemonsets, pods
 from tests import profiles
 from tests.daemonset.world import World, daemonset, rolling
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery.node_eligibility import Placement
+from gitops_ds.core import names
+from gitops_ds.core.daemonset import Owner, Phase, Pod
+from gitops_ds.core.decision import DeletePod
+from gitops_ds.core.events.base import DifferenceKind
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide, shadow, shadow_views
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.shadow_views import ObservedAct
-from gitops_ds.model import names
-from gitops_ds.model.daemonset import Owner, Phase, Pod
-from gitops_ds.model.decision import DeletePod
-from gitops_ds.model.events.base import DifferenceKind
-from gitops_ds.model.values import replace
+from gitops_ds.kube.apimachinery.node_eligibility import Placement
 from tests.daemonset import world
 from tests.daemonset.world import START, World
 from tests.observe.test_shadow import Scene, double, scene, without

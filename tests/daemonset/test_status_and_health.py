@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.fleet import health
-from gitops_ds.model.health import Blame, HealthState
+from gitops_ds.core.health import Blame, HealthState
+from gitops_ds.status import health
 from tests.daemonset.world import World, daemonset, node, rolling
 
 

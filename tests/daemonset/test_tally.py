@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from gitops_ds.core.health import Blame, HealthState
 from gitops_ds.daemonset import decide
-from gitops_ds.fleet import fault_attribution, health
-from gitops_ds.fleet.fault_attribution import JOINING, OUTDATED, FaultScope
-from gitops_ds.model.health import Blame, HealthState
+from gitops_ds.status import fault_attribution, health
+from gitops_ds.status.fault_attribution import JOINING, OUTDATED, FaultScope
 from tests.daemonset.test_properties import worlds
 from tests.daemonset.world import World
 

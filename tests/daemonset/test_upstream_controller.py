@@ -32,9 +32,9 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.core import names
+from gitops_ds.core.decision import CreatePod, DeletePod
 from gitops_ds.daemonset import pod_changes
-from gitops_ds.model import names
-from gitops_ds.model.decision import CreatePod, DeletePod
 from tests.daemonset.world import World, daemonset, node, rolling
 
 CURRENT = {"app": "agent", names.POD_TEMPLATE_GENERATION: "1"}

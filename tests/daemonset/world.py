@@ -10,17 +10,9 @@ from typing import Any
 
 import orjson
 
-from gitops_ds.apimachinery import (
-    daemonsets,
-    nodes,
-    pods,
-    revisions,
-    timestamps,
-)
-from gitops_ds.daemonset import decide
-from gitops_ds.model import names
-from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import (
+from gitops_ds.core import names
+from gitops_ds.core.daemonset import Pod
+from gitops_ds.core.decision import (
     Action,
     Adopt,
     CreatePod,
@@ -38,8 +30,10 @@ from gitops_ds.model.decision import (
     Release,
     RenumberRevision,
 )
-from gitops_ds.model.live import Node
-from gitops_ds.model.objects import POD
+from gitops_ds.core.live import Node
+from gitops_ds.core.objects import POD
+from gitops_ds.daemonset import decide
+from gitops_ds.kube.apimachinery import daemonsets, nodes, pods, revisions, timestamps
 
 START = 1_800_000_000.0
 OWNER = {

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from gitops_ds.model.values import replace
+from gitops_ds.core.values import replace
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (

@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 import pytest
 
+from gitops_ds.core import names
 from gitops_ds.forges import forge_access
 from gitops_ds.forges.contract import ForgeKind
-from gitops_ds.model import names
-from gitops_ds.settings import service
-from gitops_ds.telemetry.notifications import MessageFormat
+from gitops_ds.notify.notifications import MessageFormat
+from gitops_ds.service.settings import service
 from tests.cli.commands import COMMANDS, OPTIONS
 from tests.docs import pages
 from tests.docs.pages import ROOT

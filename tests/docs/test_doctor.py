@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import builtin_resources, kubernetes_versions
-from gitops_ds.commands.doctor import checks as doctor_checks
-from gitops_ds.commands.doctor.result import CheckVerdict
-from gitops_ds.model.objects import Key
+from gitops_ds.cli.commands.doctor import checks as doctor_checks
+from gitops_ds.cli.commands.doctor.result import CheckVerdict
+from gitops_ds.core.objects import Key
+from gitops_ds.kube.apimachinery import builtin_resources, kubernetes_versions
 from tests import controlplane
 from tests.cluster import program
 from tests.docs.conftest import Run

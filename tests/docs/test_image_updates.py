@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import render
+from gitops_ds.source import render
 from tests.docs import pages
 from tests.docs.pages import ROOT
 from tests.render import snapshots

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds import __version__, errors
-from gitops_ds.commands import init
+from gitops_ds import __version__
+from gitops_ds.cli.commands import init
+from gitops_ds.core import errors
 from gitops_ds.yaml import parser
 from tests.docs.conftest import Run
 

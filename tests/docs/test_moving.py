@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model.values import replace
+from gitops_ds.core.values import replace
 from tests import controlplane, definitions, renderers
 from tests.cluster.program import eventually
 from tests.docs import pages

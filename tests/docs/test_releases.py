@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import gitops_ds
-from gitops_ds.apimachinery import kubernetes_versions
+from gitops_ds.kube.apimachinery import kubernetes_versions
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs/releases.md").read_text()

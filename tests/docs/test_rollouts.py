@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gitops_ds.checks.schema import repository_files
-from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.core.rollouts import rollout_policy
 from tests.docs.pages import ROOT
 from tests.docs.test_promises import names_in
 

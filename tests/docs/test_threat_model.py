@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitops_ds.settings import service
+from gitops_ds.service.settings import service
 from tests.docs.pages import ROOT
 
 

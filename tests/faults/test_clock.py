@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import asyncio
 
-from gitops_ds.model.duration import Duration
+from gitops_ds.core.duration import Duration
 from gitops_ds.service.git import git_schedule
-from gitops_ds.settings.base import Ratio
-from gitops_ds.settings.repository import RepositorySettings
-from tests.deployer import test_loop
-from tests.deployer.test_loop import AGENT, Scene, edit
+from gitops_ds.service.settings.base import Ratio
+from gitops_ds.service.settings.repository import RepositorySettings
+from tests.deploy import test_loop
+from tests.deploy.test_loop import AGENT, Scene, edit
 
 JUMPS = (24.0, -24.0, 1.0, -1.0, 90_000.0, -90_000.0)  # hours
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gitops_ds.client import transport
+from gitops_ds.kube.client import transport
 
 
 async def sent(paced: transport.ReconnectThrottle, count: int) -> list[float]:

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import builtin_resources
-from gitops_ds.model.objects import NAMESPACE, group_of
-from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.core.objects import NAMESPACE, group_of
+from gitops_ds.kube.apimachinery import builtin_resources
+from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.yaml import parser
 from tests.cluster.conftest import Counting
 from tests.controlplane import ControlPlane

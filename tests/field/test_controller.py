@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.fleet import health
-from gitops_ds.model.decision import CreatePod, DeletePod
-from gitops_ds.model.health import HealthState
+from gitops_ds.core.decision import CreatePod, DeletePod
+from gitops_ds.core.health import HealthState
+from gitops_ds.status import health
 from tests.daemonset.world import World, daemonset, node, rolling
 
 Scene = Callable[[], None]

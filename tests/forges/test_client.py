@@ -11,13 +11,13 @@ from typing import TypeVar
 
 import pytest
 
-from gitops_ds import errors
+from gitops_ds.core import errors
+from gitops_ds.core.values import replace
 from gitops_ds.forges import forge_access
 from gitops_ds.forges.client import Clock, CommentChange, Forge
 from gitops_ds.forges.contract import CommitStatus, ForgeKind, PullRequestRef, StatusState
 from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
 from gitops_ds.forges.sticky_comment import Sticky
-from gitops_ds.model.values import replace
 from tests.forges.servers import HEAD, Fault, GitHub, GitLab, Server, User
 
 T = TypeVar("T")

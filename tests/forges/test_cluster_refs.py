@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.git import cluster_refs
+from gitops_ds.source.git import cluster_refs
 from tests.forges.gitea import Gitea
 from tests.service.test_service import until
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
+from gitops_ds.core import errors
 from gitops_ds.forges import forge_access
 from gitops_ds.forges.contract import ForgeKind, NewPullRequest, PullRequestRef, RequestPurpose
-from gitops_ds.git import address
 from gitops_ds.service.git import forge_discovery
 from gitops_ds.service.git.forge_discovery import DiscoveredForge, NamedForge
+from gitops_ds.source.git import address
 
 OPENING = NewPullRequest("gitops-ds/3c56cb5b2ef0", "main", "Revert", "why")
 AS_GITHUB = {"head": OPENING.source, "base": "main", "title": "Revert", "body": "why"}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.report import markdown
+from gitops_ds.checks.report import markdown
 from tests.agent_manifest import agent
 from tests.forges.gitea import Clone, Gitea
 

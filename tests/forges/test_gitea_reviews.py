@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.rollouts.staged_rollout import StageApproval
+from gitops_ds.core.values import replace
 from gitops_ds.forges.contract import ForgeKind
-from gitops_ds.git import address
-from gitops_ds.git.repository import Repository
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollouts.staged_rollout import StageApproval
-from gitops_ds.model.values import replace
 from gitops_ds.service.rollouts.approvals import ForgeReviews
-from gitops_ds.settings.repository import ApproverSettings, ForgeSettings
+from gitops_ds.service.settings.repository import ApproverSettings, ForgeSettings
+from gitops_ds.source.git import address
+from gitops_ds.source.git.repository import Repository
 from tests.forges.gitea import Clone, Gitea
 from tests.forges.test_reviews import STAGE
 

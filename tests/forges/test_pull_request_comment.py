@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.commands import pull_request_comment
-from gitops_ds.commands.pull_request_comment import CommentOptions, CommentResult
+from gitops_ds.checks.report import markdown
+from gitops_ds.cli.commands import pull_request_comment
+from gitops_ds.cli.commands.pull_request_comment import CommentOptions, CommentResult
+from gitops_ds.core import errors
+from gitops_ds.core.finding import Severity
+from gitops_ds.core.values import replace
 from gitops_ds.forges.contract import ForgeKind, StatusState
-from gitops_ds.model.finding import Severity
-from gitops_ds.model.values import replace
-from gitops_ds.report import markdown
 from tests.forges.servers import HEAD, Fault, GitHub, GitLab, Server, User
 from tests.forges.test_pure import ACTIONS, GITLAB, OF_PULL, OF_RUN
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds import errors
+from gitops_ds.checks.report import comment_page, markdown
+from gitops_ds.checks.report.findings import ReportContext
+from gitops_ds.core import errors
+from gitops_ds.core.finding import Severity
+from gitops_ds.core.values import replace
 from gitops_ds.forges import ci_environment, forge_access, retries, sticky_comment
 from gitops_ds.forges.ci_environment import CiEnvironment
 from gitops_ds.forges.contract import Comment, ForgeKind
 from gitops_ds.forges.sticky_comment import Sticky
-from gitops_ds.model.finding import Severity
-from gitops_ds.model.values import replace
-from gitops_ds.report import comment_page, markdown
-from gitops_ds.report.findings import ReportContext
 from tests.report import made
 
 HEAD, MERGE = "a" * 40, "b" * 40

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gitops_ds import cli, errors
-from gitops_ds.commands import pull_request_comment
-from gitops_ds.commands.pull_request_comment import CommentOptions
-from gitops_ds.model.finding import Severity
-from gitops_ds.report import findings, formats
+from gitops_ds import cli
+from gitops_ds.checks.report import findings, formats
+from gitops_ds.cli.commands import pull_request_comment
+from gitops_ds.cli.commands.pull_request_comment import CommentOptions
+from gitops_ds.core import errors
+from gitops_ds.core.finding import Severity
 from tests.forges.servers import HEAD
 from tests.forges.test_pull_request_comment import github
 from tests.report import made

@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from gitops_ds import errors
+from gitops_ds.core import errors
+from gitops_ds.core.objects import CommitId, Key
+from gitops_ds.core.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
 from gitops_ds.forges import forge_access, reviews
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import ForgeKind, ForgeRequest, RequestPurpose
 from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
 from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
-from gitops_ds.git.branch_history import ChangedFiles
-from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
 from gitops_ds.service.rollouts import approvals
+from gitops_ds.source.git.branch_history import ChangedFiles
 from tests.forges import servers
 
 T = TypeVar("T")

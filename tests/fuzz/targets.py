@@ -11,15 +11,15 @@ from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from gitops_ds import errors
+from gitops_ds.checks.report import formats
+from gitops_ds.checks.report.findings import Report
+from gitops_ds.cli.commands.check import shown_findings
+from gitops_ds.cli.commands.check.model import CheckResult
 from gitops_ds.cli.output import check_output
-from gitops_ds.commands.check import shown_findings
-from gitops_ds.commands.check.model import CheckResult
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.pipeline import prepare
-from gitops_ds.render import bundle as rendering
-from gitops_ds.report import formats
-from gitops_ds.report.findings import Report
+from gitops_ds.core import errors
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.source.render import bundle as rendering
 from tests.report import made, test_findings, test_forges, test_junit, test_markdown
 
 Files = Mapping[PurePosixPath, bytes]

@@ -8,10 +8,10 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.commands import init
-from gitops_ds.commands.support_dump import archive
-from gitops_ds.git import atomic_write
+from gitops_ds.cli.commands import init
+from gitops_ds.cli.commands.support_dump import archive
+from gitops_ds.core import errors
+from gitops_ds.source.git import atomic_write
 
 
 @pytest.fixture

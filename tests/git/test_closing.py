@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.git import address, directory_lock, revision
-from gitops_ds.git.bare_repository import BareRepository
-from gitops_ds.git.credentials.credential_values import Credentials, Password
-from gitops_ds.git.directory_lock import PrivateDirectory
-from gitops_ds.git.repository import Repository
-from gitops_ds.model.sources.repository_limits import DEFAULT
-from gitops_ds.model.values import replace
+from gitops_ds.core import errors
+from gitops_ds.core.sources.repository_limits import DEFAULT
+from gitops_ds.core.values import replace
+from gitops_ds.source.git import address, directory_lock, revision
+from gitops_ds.source.git.bare_repository import BareRepository
+from gitops_ds.source.git.credentials.credential_values import Credentials, Password
+from gitops_ds.source.git.directory_lock import PrivateDirectory
+from gitops_ds.source.git.repository import Repository
 from tests import gitservers
 
 pytestmark = pytest.mark.system
@@ -120,7 +120,7 @@ def running(cache: Path) -> list[int]:
 HELD = """
 import sys, time
 from pathlib import Path
-from gitops_ds.git.directory_lock import PrivateDirectory
+from gitops_ds.source.git.directory_lock import PrivateDirectory
 made = PrivateDirectory(Path(sys.argv[1]))
 (made.path / "token").write_text("secret")
 print(made.path.name, flush=True)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.git import cluster_refs
-from gitops_ds.git.cluster_refs import ReportRef
-from gitops_ds.git.repository import Repository
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollouts.cluster_report import LONGEST
-from gitops_ds.model.values import replace
+from gitops_ds.core import errors
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.rollouts.cluster_report import LONGEST
+from gitops_ds.core.values import replace
+from gitops_ds.source.git import cluster_refs
+from gitops_ds.source.git.cluster_refs import ReportRef
+from gitops_ds.source.git.repository import Repository
 from tests.git.test_repository import AT, BOT, MAIN, use
 from tests.gitservers import Upstream
 

@@ -24,16 +24,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds import errors, simulator
-from gitops_ds.git import address
-from gitops_ds.git.credentials import credential_scope, github_app
-from gitops_ds.git.credentials.credential_values import Bearer, Credentials, Password, SshKey
-from gitops_ds.git.repository import Repository
-from gitops_ds.git.revision import Branch
-from gitops_ds.model.objects import SECRET
+from gitops_ds.core import errors
+from gitops_ds.core.objects import SECRET
 from gitops_ds.service.git import git_auth
-from gitops_ds.settings.base import decode
-from gitops_ds.settings.repository import CredentialSettings, RepositorySettings
+from gitops_ds.service.settings.base import decode
+from gitops_ds.service.settings.repository import CredentialSettings, RepositorySettings
+from gitops_ds.source.git import address
+from gitops_ds.source.git.credentials import credential_scope, github_app
+from gitops_ds.source.git.credentials.credential_values import Bearer, Credentials, Password, SshKey
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.git.revision import Branch
+from gitops_ds.testing import simulator
 from tests import gitservers
 from tests.gitservers import HttpServer
 from tests.http_servers import Reply, ServerThread, http_handler

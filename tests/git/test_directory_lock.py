@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gitops_ds.git import directory_lock
-from gitops_ds.git.directory_lock import LockResult
+from gitops_ds.source.git import directory_lock
+from gitops_ds.source.git.directory_lock import LockResult
 
 
 def test_lock_files_are_deleted_only_where_the_lock_excludes_other_processes(

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.client import connect
-from gitops_ds.commands.doctor import checks, result
-from gitops_ds.commands.doctor.result import CheckVerdict
-from gitops_ds.git import address
+from gitops_ds.cli.commands.doctor import checks, result
+from gitops_ds.cli.commands.doctor.result import CheckVerdict
+from gitops_ds.kube.client import connect
 from gitops_ds.service.git import git_auth
-from gitops_ds.settings.base import decode
-from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.service.settings.base import decode
+from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.source.git import address
 from tests import signing
 from tests.gitservers import HttpServer
 

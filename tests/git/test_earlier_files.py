@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.git.repository import Repository
-from gitops_ds.model.objects import CommitId
+from gitops_ds.core import errors
+from gitops_ds.core.objects import CommitId
+from gitops_ds.source.git.repository import Repository
 from tests.git.test_repository import fetched, use
 from tests.gitservers import Upstream
 

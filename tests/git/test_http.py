@@ -14,20 +14,20 @@ from typing import TypeVar
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.git import address
-from gitops_ds.git.commit_writer import Signature
-from gitops_ds.git.credentials.credential_values import (
+from gitops_ds.core import errors
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.sources.repository_limits import DEFAULT, RepositoryLimits
+from gitops_ds.source.git import address
+from gitops_ds.source.git.commit_writer import Signature
+from gitops_ds.source.git.credentials.credential_values import (
     Bearer,
     Credentials,
     Login,
     OwnSsh,
     Password,
 )
-from gitops_ds.git.repository import Repository
-from gitops_ds.git.revision import Branch, RevisionSpec, parse
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.git.revision import Branch, RevisionSpec, parse
 from tests import gitservers
 from tests.gitservers import HttpServer
 
@@ -168,11 +168,11 @@ def test_a_netrc_of_the_person_is_not_read(http_server: HttpServer, tmp_path: Pa
     program = """
 import asyncio, sys
 from pathlib import Path
-from gitops_ds import errors
-from gitops_ds.git import address
-from gitops_ds.git.credentials.credential_values import Credentials
-from gitops_ds.git.repository import Repository
-from gitops_ds.git.revision import Head
+from gitops_ds.core import errors
+from gitops_ds.source.git import address
+from gitops_ds.source.git.credentials.credential_values import Credentials
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.git.revision import Head
 
 async def main():
     authority = Path("ca.pem").read_bytes()

@@ -14,18 +14,18 @@ from typing import TypeVar
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.git import address, object_reader, revision, tree
-from gitops_ds.git.commit_writer import CommitReason, Signature
-from gitops_ds.git.credentials.credential_values import ANONYMOUS
-from gitops_ds.git.object_reader import BranchMovement
-from gitops_ds.git.repository import Repository
-from gitops_ds.git.revision import Branch, Head, ShortName
-from gitops_ds.git.tree import EntryKind, TreeEntry
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.model.values import replace
+from gitops_ds.core import errors
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.sources.repository_limits import DEFAULT, RepositoryLimits
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.core.values import replace
+from gitops_ds.source.git import address, object_reader, revision, tree
+from gitops_ds.source.git.commit_writer import CommitReason, Signature
+from gitops_ds.source.git.credentials.credential_values import ANONYMOUS
+from gitops_ds.source.git.object_reader import BranchMovement
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.git.revision import Branch, Head, ShortName
+from gitops_ds.source.git.tree import EntryKind, TreeEntry
 from tests.gitservers import GIT_ENVIRONMENT, Upstream
 
 T = TypeVar("T")
@@ -565,9 +565,9 @@ def test_git_variables_of_the_callers_shell_or_hook_are_ignored(
     program = """
 import asyncio, sys
 from pathlib import Path
-from gitops_ds.git import address, worktree
-from gitops_ds.git.repository import Repository
-from gitops_ds.git.revision import Branch
+from gitops_ds.source.git import address, worktree
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.git.revision import Branch
 
 async def main():
     where = address.parse(sys.argv[1], allow_local=True)

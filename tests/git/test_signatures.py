@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.git import address, signatures, verification_keys
-from gitops_ds.git.credentials.credential_values import Credentials, Password
-from gitops_ds.git.repository import Repository
-from gitops_ds.git.revision import Branch, RevisionSpec, Semver, Tag
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
-from gitops_ds.model.values import replace
+from gitops_ds.core import errors
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.sources.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.core.values import replace
+from gitops_ds.source.git import address, signatures, verification_keys
+from gitops_ds.source.git.credentials.credential_values import Credentials, Password
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.git.revision import Branch, RevisionSpec, Semver, Tag
 from tests import gitservers, signing
 from tests.gitservers import Upstream
 from tests.signing import Gpg, SshSigner

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.git import address
-from gitops_ds.git.commit_writer import CommitReason, Signature
-from gitops_ds.git.repository import Repository
-from gitops_ds.git.revision import Branch
-from gitops_ds.git.signing import KeyFormat, Signing, SigningKey
-from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.core import errors
+from gitops_ds.core.sources.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.source.git import address
+from gitops_ds.source.git.commit_writer import CommitReason, Signature
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.git.revision import Branch
+from gitops_ds.source.git.signing import KeyFormat, Signing, SigningKey
 from tests import signing
 from tests.gitservers import GIT_ENVIRONMENT, Upstream
 from tests.signing import Gpg
@@ -127,7 +127,7 @@ def test_the_git_configuration_of_a_user_can_request_signatures(
         f"{ada.key}.pub\n"
     )
     program = (
-        "from gitops_ds.git import signing; print(signing.of_user(None), "
+        "from gitops_ds.source.git import signing; print(signing.of_user(None), "
         "signing.name_and_mail(None))"
     )
     own = {

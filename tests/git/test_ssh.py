@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.git.credentials.credential_values import Credentials, Password, SshKey
-from gitops_ds.git.repository import Repository
-from gitops_ds.git.revision import Branch
-from gitops_ds.model.sources.repository_limits import RepositoryLimits
+from gitops_ds.core import errors
+from gitops_ds.core.sources.repository_limits import RepositoryLimits
+from gitops_ds.source.git.credentials.credential_values import Credentials, Password, SshKey
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.git.revision import Branch
 from tests import gitservers
 from tests.git.test_http import use
 from tests.gitservers import SshServer

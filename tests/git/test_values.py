@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds import errors
-from gitops_ds.git import address, error_messages, revision, semver
-from gitops_ds.git.credentials.credential_values import Password
-from gitops_ds.git.revision import (
+from gitops_ds.core import errors
+from gitops_ds.core.objects import CommitId
+from gitops_ds.source.git import address, error_messages, revision, semver
+from gitops_ds.source.git.credentials.credential_values import Password
+from gitops_ds.source.git.revision import (
     Ancestor,
     Branch,
     Commit,
@@ -22,7 +23,6 @@ from gitops_ds.git.revision import (
     ShortName,
     Tag,
 )
-from gitops_ds.model.objects import CommitId
 
 A, B, C = (CommitId(c * 40) for c in "abc")
 

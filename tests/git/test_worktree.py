@@ -8,10 +8,10 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.git import worktree
-from gitops_ds.model.sources.repository_limits import RepositoryLimits
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.core import errors
+from gitops_ds.core.sources.repository_limits import RepositoryLimits
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.source.git import worktree
 from tests.gitservers import git
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model import names
-from gitops_ds.simulator import PodFault, Trouble
-from tests.deployer.rollout_scene import NODES, POLICY, Scene, play, spoil
+from gitops_ds.core import names
+from gitops_ds.testing.simulator import PodFault, Trouble
+from tests.deploy.rollout_scene import NODES, POLICY, Scene, play, spoil
 
 pytestmark = [pytest.mark.slow, pytest.mark.renderers]
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,13 +11,13 @@ import time
 
 import pytest
 
-from gitops_ds.deployer.templates import template_object
-from gitops_ds.deployer.templates.template_object import TemplateObject
-from gitops_ds.deployer.templates.template_selector import TemplateSelector
-from gitops_ds.model.values import replace
-from gitops_ds.sandbox import limited_process, memory
-from gitops_ds.sandbox.limited_process import ProcessLimits, ProcessResult
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.templates import template_object
+from gitops_ds.deploy.templates.template_object import TemplateObject
+from gitops_ds.deploy.templates.template_selector import TemplateSelector
 from gitops_ds.service.prepare_process import RULE, Preparing
+from gitops_ds.source.sandbox import limited_process, memory
+from gitops_ds.source.sandbox.limited_process import ProcessLimits, ProcessResult
 from tests.plan.world import daemonset
 
 pytestmark = pytest.mark.system

@@ -42,7 +42,11 @@ from tests.mutants.operators import Mutant, mutants
 ROOT = Path(__file__).parents[2]
 EXPLAINED = Path(__file__).with_name("explained.toml")
 PACKAGES = {
-    f"gitops_ds/{package}": f"tests/{package}" for package in ("daemonset", "rollouts", "plan")
+    "gitops_ds/daemonset": "tests/daemonset",
+    "gitops_ds/rollouts/decisions": "tests/rollouts",
+    "gitops_ds/rollouts/staging": "tests/plan",
+    "gitops_ds/deploy/plan": "tests/plan",
+    "gitops_ds/ownership": "tests/plan",
 }
 # Tests of single modules that are in other folders, since they need the loop around them.
 FURTHER = {
@@ -51,7 +55,7 @@ FURTHER = {
     "gitops_ds/daemonset/preview.py": "tests/controller/test_preview.py",
     "gitops_ds/daemonset/shadow.py": "tests/observe/test_shadow.py",
     "gitops_ds/daemonset/shadow_views.py": "tests/observe/test_shadow.py",
-    "gitops_ds/plan/rollouts/staging.py": "tests/deployer/test_rollouts.py",
+    "gitops_ds/rollouts/staging/staging.py": "tests/deploy/test_rollouts.py",
 }
 FAST = (
     "not slow and not controlplane and not system and not renderers and not forge"

@@ -12,29 +12,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.fleet import cluster_reports
-from gitops_ds.fleet.agents import Agent
+from gitops_ds.core import names
+from gitops_ds.core.change import Change, Operation
+from gitops_ds.core.daemonset import DaemonSet
+from gitops_ds.core.decision import Observation
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.commits import CommitRejected, CommitWaits, NewCommit
+from gitops_ds.core.events.deployer import Applied, Reconciled, ReconcileFailed
+from gitops_ds.core.events.requests import Suspended
+from gitops_ds.core.finding import Place, refusal
+from gitops_ds.core.health import Health, HealthState, NodeCounts
+from gitops_ds.core.objects import CommitId, Key
+from gitops_ds.core.rollouts.staged_rollout import StageState
+from gitops_ds.core.rollouts.template_cause import TemplateCause
+from gitops_ds.core.skip_reasons import Skipped, SkipReason
+from gitops_ds.core.values import replace
 from gitops_ds.forges.contract import StatusState as Shown
-from gitops_ds.model import names
-from gitops_ds.model.change import Change, Operation
-from gitops_ds.model.daemonset import DaemonSet
-from gitops_ds.model.decision import Observation
-from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.commits import CommitRejected, CommitWaits, NewCommit
-from gitops_ds.model.events.deployer import Applied, Reconciled, ReconcileFailed
-from gitops_ds.model.events.requests import Suspended
-from gitops_ds.model.finding import Place, refusal
-from gitops_ds.model.health import Health, HealthState, NodeCounts
-from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.rollouts.staged_rollout import StageState
-from gitops_ds.model.rollouts.template_cause import TemplateCause
-from gitops_ds.model.skip_reasons import Skipped, SkipReason
-from gitops_ds.model.values import replace
 from gitops_ds.service.notifications.commit_progress import CommitStage, CommitTracker, StageKind
+from gitops_ds.status import cluster_reports
+from gitops_ds.status.agents import Agent
 from tests import profiles
-from tests.fleet.staged_world import FAST, Watched, watched
 from tests.rollouts.rollout_world import SECOND
+from tests.status.staged_world import FAST, Watched, watched
 
 A, B = (Key("apps", "DaemonSet", "ops", name) for name in "ab")
 ONE, TWO, THREE = (CommitId(digit * 40) for digit in "123")

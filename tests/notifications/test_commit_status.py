@@ -10,26 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.fleet.agents import Agent
+from gitops_ds.core import names
+from gitops_ds.core.daemonset import DaemonSet
+from gitops_ds.core.decision import Observation
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.commits import NewCommit
+from gitops_ds.core.events.deployer import Reconciled
+from gitops_ds.core.events.notifications import NotificationFailed, NotificationSent
+from gitops_ds.core.health import Health
+from gitops_ds.core.objects import CommitId, Key
 from gitops_ds.forges.contract import ForgeKind
-from gitops_ds.git import address
-from gitops_ds.model import names
-from gitops_ds.model.daemonset import DaemonSet
-from gitops_ds.model.decision import Observation
-from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.commits import NewCommit
-from gitops_ds.model.events.deployer import Reconciled
-from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
-from gitops_ds.model.health import Health
-from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.service.notifications.commit_status import (
     CommitStatusPublisher,
     FollowedCommits,
     StatusRepository,
 )
 from gitops_ds.service.notifications.outbox import Outbox
-from gitops_ds.settings.repository import ForgeSettings
+from gitops_ds.service.settings.repository import ForgeSettings
+from gitops_ds.source.git import address
+from gitops_ds.status.agents import Agent
 from tests.forges import servers
 from tests.forges.servers import Fault
 from tests.notifications.test_commit_progress import ROLLING, WELL

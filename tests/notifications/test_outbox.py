@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.model.events.definition import Topic
-from gitops_ds.model.events.notifications import Notification
+from gitops_ds.core.events.definition import Topic
+from gitops_ds.core.events.notifications import Notification
 from gitops_ds.service.notifications import outbox
 from gitops_ds.service.notifications.commit_progress import CommitStage, StageKind
 from gitops_ds.service.notifications.outbox import (

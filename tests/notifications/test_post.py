@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from gitops_ds.model.events.definition import Topic
-from gitops_ds.model.events.notifications import Notification
+from gitops_ds.core.events.definition import Topic
+from gitops_ds.core.events.notifications import Notification
+from gitops_ds.notify.notifications import MessageFormat, NotificationBatch
 from gitops_ds.service.notifications import sender
-from gitops_ds.settings.service import ReceiverSettings
-from gitops_ds.telemetry.notifications import MessageFormat, NotificationBatch
+from gitops_ds.service.settings.service import ReceiverSettings
 from tests import gitservers
 from tests.http_servers import serving
 

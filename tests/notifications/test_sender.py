@@ -11,27 +11,27 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gitops_ds import simulator
-from gitops_ds.model.events.base import Emit, Event
-from gitops_ds.model.events.commits import NewCommit
-from gitops_ds.model.events.definition import Topic
-from gitops_ds.model.events.deployer import Reconciled
-from gitops_ds.model.events.notifications import (
+from gitops_ds.core.events.base import Emit, Event
+from gitops_ds.core.events.commits import NewCommit
+from gitops_ds.core.events.definition import Topic
+from gitops_ds.core.events.deployer import Reconciled
+from gitops_ds.core.events.notifications import (
     CONFIG_MAP_NAME,
     Notification,
     NotificationFailed,
     NotificationSent,
 )
-from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, CommitId
+from gitops_ds.core.objects import CONFIG_MAP, NAMESPACE, CommitId
+from gitops_ds.notify.notifications import NotificationBatch
 from gitops_ds.service.notifications.dispatcher import NotificationDispatcher
 from gitops_ds.service.notifications.outbox import BATCH_SIZE, WAITING
 from gitops_ds.service.notifications.sender import DeliveryFailed, SenderContext
-from gitops_ds.settings.repository import RepositorySettings
-from gitops_ds.settings.service import ReceiverSettings, Service
-from gitops_ds.simulator import faults as simulator_faults
-from gitops_ds.simulator import virtual_time
-from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure
-from gitops_ds.telemetry.notifications import NotificationBatch
+from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.service.settings.service import ReceiverSettings, Service
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import faults as simulator_faults
+from gitops_ds.testing.simulator import virtual_time
+from gitops_ds.testing.simulator.faults import RequestFault, SimulatedRequest, failure
 
 CHAT = ReceiverSettings("chat", "", per_minute=6)
 PAGER = ReceiverSettings("pager", "", topics=frozenset((Topic.FAILED, Topic.APPLIED)))

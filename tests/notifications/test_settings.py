@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.errors import SettingsError
+from gitops_ds.core.errors import SettingsError
+from gitops_ds.core.events.definition import Topic
 from gitops_ds.forges.contract import ForgeKind
-from gitops_ds.git import address
-from gitops_ds.model.events.definition import Topic
+from gitops_ds.notify.notifications import MessageFormat
 from gitops_ds.service.git import forge_discovery
-from gitops_ds.settings import service
-from gitops_ds.settings.base import decode
-from gitops_ds.settings.repository import ForgeSettings
-from gitops_ds.settings.service import ReceiverSettings
-from gitops_ds.telemetry.notifications import MessageFormat
+from gitops_ds.service.settings import service
+from gitops_ds.service.settings.base import decode
+from gitops_ds.service.settings.repository import ForgeSettings
+from gitops_ds.service.settings.service import ReceiverSettings
+from gitops_ds.source.git import address
 
 
 def test_a_receiver_gets_every_topic_unless_it_selects_some() -> None:

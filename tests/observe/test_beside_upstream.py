@@ -19,12 +19,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.client import config, rest
 from gitops_ds.controller.controller import Controller
-from gitops_ds.daemonset import decide
-from gitops_ds.model.cluster import Cluster, PatchType, Selection
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.events.base import (
+from gitops_ds.core.cluster import Cluster, PatchType, Selection
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.events.base import (
     Compared,
     Differed,
     DifferenceKind,
@@ -32,7 +30,9 @@ from gitops_ds.model.events.base import (
     Performed,
     StatusWritten,
 )
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
+from gitops_ds.core.objects import DAEMONSET, NODE, POD, Body, Key, Resource
+from gitops_ds.daemonset import decide
+from gitops_ds.kube.client import config, rest
 from tests import controlplane
 
 pytestmark = [

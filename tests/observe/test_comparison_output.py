@@ -4,10 +4,10 @@ without actions not at all.
 
 from __future__ import annotations
 
+from gitops_ds.core.events.base import Compared, Decided, Differed, DifferenceKind
+from gitops_ds.core.objects import Key
 from gitops_ds.daemonset import decide
-from gitops_ds.model.events.base import Compared, Decided, Differed, DifferenceKind
-from gitops_ds.model.objects import Key
-from gitops_ds.telemetry import log_lines
+from gitops_ds.notify import log_lines
 from tests.daemonset import world
 from tests.daemonset.world import World
 

@@ -14,11 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import daemonsets, pods, timestamps
-from gitops_ds.daemonset import decide
-from gitops_ds.daemonset.shadow import Shadow
-from gitops_ds.model.daemonset import Counts, RollingUpdate, Share
-from gitops_ds.model.decision import (
+from gitops_ds.core.daemonset import Counts, RollingUpdate, Share
+from gitops_ds.core.decision import (
     Action,
     CreatePod,
     CreateRevision,
@@ -28,14 +25,11 @@ from gitops_ds.model.decision import (
     Observation,
     StatusUpdate,
 )
-from gitops_ds.model.events.base import (
-    Compared,
-    Decided,
-    Differed,
-    DifferenceKind,
-    Event,
-)
-from gitops_ds.model.values import replace
+from gitops_ds.core.events.base import Compared, Decided, Differed, DifferenceKind, Event
+from gitops_ds.core.values import replace
+from gitops_ds.daemonset import decide
+from gitops_ds.daemonset.shadow import Shadow
+from gitops_ds.kube.apimachinery import daemonsets, pods, timestamps
 from tests.daemonset import world
 from tests.daemonset.world import World
 

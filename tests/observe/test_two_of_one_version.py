@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from gitops_ds import simulator
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.events.base import Compared, Decided, Differed
-from gitops_ds.model.objects import DAEMONSET, NODE, POD
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.events.base import Compared, Decided, Differed
+from gitops_ds.core.objects import DAEMONSET, NODE, POD
+from gitops_ds.testing import simulator
 from tests.daemonset import world
 from tests.simulator.setup import Setup, daemonset, set_up
 

@@ -21,8 +21,8 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from gitops_ds.web.page import routes
-from gitops_ds.web.page.access import PageGuard
+from gitops_ds.service.web.page import routes
+from gitops_ds.service.web.page.access import PageGuard
 from tests import http_servers
 from tests.page import chromium
 from tests.page.fleets import Show, story

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from gitops_ds.apimachinery import revisions, timestamps
+from gitops_ds.core import names
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, CommitId, Key
+from gitops_ds.core.sources.bundle import Pool
+from gitops_ds.core.sources.source_status import SourceStatus
+from gitops_ds.core.sources.source_tree import CommitInfo
+from gitops_ds.core.startup_taints import NodeWait
 from gitops_ds.daemonset import cache
-from gitops_ds.fleet import health
-from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.cluster_reports import ClusterRow
-from gitops_ds.model import names
-from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, CommitId, Key
-from gitops_ds.model.sources.bundle import Pool
-from gitops_ds.model.sources.source_status import SourceStatus
-from gitops_ds.model.sources.source_tree import CommitInfo
-from gitops_ds.model.startup_taints import NodeWait
-from gitops_ds.web.page.pages import Book
-from gitops_ds.web.page.view import PageEvent
+from gitops_ds.kube.apimachinery import revisions, timestamps
+from gitops_ds.service.web.page.pages import Book
+from gitops_ds.service.web.page.view import PageEvent
+from gitops_ds.status import health
+from gitops_ds.status.agents import Agent
+from gitops_ds.status.cluster_reports import ClusterRow
 
 NOW = datetime(2026, 11, 21, 9, 40, tzinfo=UTC).timestamp()
 OLD, NEW, OLDER = ("1f0c" + "a" * 36, "2e9d" + "b" * 36, "05b7" + "c" * 36)

@@ -13,14 +13,20 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 from multidict import CIMultiDict
 
-from gitops_ds.errors import SettingsError, UsageError
-from gitops_ds.model.sources.source_tree import CommitInfo
-from gitops_ds.settings.base import decode
-from gitops_ds.settings.listen import PageSettings
-from gitops_ds.web import connections
-from gitops_ds.web.page import access, rendering, routes
-from gitops_ds.web.page.access import AccessKind, AccessVerdict, PageGuard, PageRequest, PageToken
-from gitops_ds.web.page.pages import Book
+from gitops_ds.core.errors import SettingsError, UsageError
+from gitops_ds.core.sources.source_tree import CommitInfo
+from gitops_ds.service.settings.base import decode
+from gitops_ds.service.settings.listen import PageSettings
+from gitops_ds.service.web import connections
+from gitops_ds.service.web.page import access, rendering, routes
+from gitops_ds.service.web.page.access import (
+    AccessKind,
+    AccessVerdict,
+    PageGuard,
+    PageRequest,
+    PageToken,
+)
+from gitops_ds.service.web.page.pages import Book
 from tests.page import fleets
 
 TOKEN = "a token of some length"

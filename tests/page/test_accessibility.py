@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from gitops_ds.fleet.cluster_reports import ClusterRow
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.sources.source_status import Condition, SourceStatus
-from gitops_ds.model.values import replace
-from gitops_ds.web.page.access import AccessKind, PageGuard, PageToken
-from tests.fleet.staged_world import Watched, watched
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.sources.source_status import Condition, SourceStatus
+from gitops_ds.core.values import replace
+from gitops_ds.service.web.page.access import AccessKind, PageGuard, PageToken
+from gitops_ds.status.cluster_reports import ClusterRow
 from tests.page import fleets
 from tests.page.conftest import Looker, Served, serving, violations
 from tests.page.test_clusters import EU_1, STAGING, report
 from tests.page.test_in_a_browser import VIEWS
 from tests.rollouts.rollout_world import SECOND
+from tests.status.staged_world import Watched, watched
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 PHONE = {"width": 390, "height": 844}

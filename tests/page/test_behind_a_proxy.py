@@ -12,10 +12,10 @@ import pytest
 from aiohttp import web
 from ruamel.yaml import YAML
 
-from gitops_ds.settings.base import decode
-from gitops_ds.settings.listen import PageSettings
-from gitops_ds.web.page import access, routes
-from gitops_ds.web.page.access import AccessKind, PageGuard
+from gitops_ds.service.settings.base import decode
+from gitops_ds.service.settings.listen import PageSettings
+from gitops_ds.service.web.page import access, routes
+from gitops_ds.service.web.page.access import AccessKind, PageGuard
 from tests.docs import pages
 from tests.http_servers import serving
 from tests.page import fleets

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.fleet.cluster_reports import NO_REPORT, ClusterRow
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollouts.cluster_report import ClusterOrder, ClusterReport, ClusterState
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.rollouts.cluster_report import ClusterOrder, ClusterReport, ClusterState
+from gitops_ds.status.cluster_reports import NO_REPORT, ClusterRow
 from tests.page import fleets
 
 COMMIT = CommitId("89c52d7634e9" + "0" * 28)

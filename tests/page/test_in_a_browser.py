@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from gitops_ds.model.objects import Key
-from gitops_ds.model.values import replace
-from gitops_ds.web.page.view import PageEvent
-from tests.fleet.staged_world import watched
+from gitops_ds.core.objects import Key
+from gitops_ds.core.values import replace
+from gitops_ds.service.web.page.view import PageEvent
 from tests.page import fleets
 from tests.page.conftest import Looker, Served, serving
 from tests.rollouts.rollout_world import SECOND
+from tests.status.staged_world import watched
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 NODE = "ip-10-0-7-7.eu-west-1.compute.internal"

@@ -7,22 +7,22 @@ import re
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.fleet import rollout_timing
-from gitops_ds.model.events.agents import RolloutStarted
-from gitops_ds.model.events.commits import NewCommit
-from gitops_ds.model.events.rollouts import StageOpened
-from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.sources.bundle import Pool, Requirement
-from gitops_ds.model.sources.source_status import Condition, SourceStatus
-from gitops_ds.model.values import replace
+from gitops_ds.core import errors
+from gitops_ds.core.events.agents import RolloutStarted
+from gitops_ds.core.events.commits import NewCommit
+from gitops_ds.core.events.rollouts import StageOpened
+from gitops_ds.core.health import HealthState
+from gitops_ds.core.objects import CommitId, Key
+from gitops_ds.core.sources.bundle import Pool, Requirement
+from gitops_ds.core.sources.source_status import Condition, SourceStatus
+from gitops_ds.core.values import replace
 from gitops_ds.service.page_view import EventFeed
-from gitops_ds.web.page import rendering
-from gitops_ds.web.page.pages import Book
-from tests.fleet.staged_world import FAST, watched
+from gitops_ds.service.web.page import rendering
+from gitops_ds.service.web.page.pages import Book
+from gitops_ds.status import rollout_timing
 from tests.page import fleets
 from tests.rollouts.rollout_world import SECOND
+from tests.status.staged_world import FAST, watched
 
 COMMIT = CommitId("89c52d7634e9" + "0" * 28)
 

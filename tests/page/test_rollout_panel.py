@@ -9,14 +9,14 @@ import json
 import re
 from typing import Any
 
-from gitops_ds.model import names
-from gitops_ds.model.values import replace
-from gitops_ds.web.page import node_map, rows
-from gitops_ds.web.page.pages import Book
-from tests.fleet.staged_world import FAST, Watched, watched
+from gitops_ds.core import names
+from gitops_ds.core.values import replace
+from gitops_ds.service.web.page import node_map, rows
+from gitops_ds.service.web.page.pages import Book
 from tests.page import fleets
 from tests.page.fleets import Show
 from tests.rollouts.rollout_world import SECOND
+from tests.status.staged_world import FAST, Watched, watched
 
 PATH = "agents/logging/agent"
 

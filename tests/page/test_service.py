@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_report import ClusterState
+from gitops_ds.core.rollouts import cluster_report
+from gitops_ds.core.rollouts.cluster_report import ClusterState
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 from tests.service.test_service import following, read, running, settings, until

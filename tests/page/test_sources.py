@@ -9,15 +9,16 @@ from functools import partial
 
 import pytest
 
-from gitops_ds import errors, simulator
 from gitops_ds.controller.observer import Observer
-from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.model.events.base import WatchFailed
-from gitops_ds.model.events.deployer import GitTimed
-from gitops_ds.model.objects import NODE, CommitId
-from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
-from gitops_ds.model.values import replace
+from gitops_ds.core import errors
+from gitops_ds.core.events.base import WatchFailed
+from gitops_ds.core.events.deployer import GitTimed
+from gitops_ds.core.objects import NODE, CommitId
+from gitops_ds.core.sources.source_status import EFFECTS, Condition, SourceStatus
+from gitops_ds.core.values import replace
 from gitops_ds.service.page_view import RepositoryView, Shown
+from gitops_ds.status.tracker import StatusTracker
+from gitops_ds.testing import simulator
 from tests.page import fleets
 
 COMMIT = "89c52d7634e9" + "0" * 28

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from gitops_ds.model.objects import Key
-from gitops_ds.model.startup_taints import AgentWait, NodeWait
-from gitops_ds.web.page.pages import Book
+from gitops_ds.core.objects import Key
+from gitops_ds.core.startup_taints import AgentWait, NodeWait
+from gitops_ds.service.web.page.pages import Book
 from tests.page.fleets import NOW, Show, story, text
 
 AGENT = Key("apps", "DaemonSet", "kube-system", "cilium")

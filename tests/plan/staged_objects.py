@@ -6,21 +6,15 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import proofs, target_revisions
-from gitops_ds.model import names
-from gitops_ds.model.live import Live, Revision
-from gitops_ds.model.objects import Body, Digest, Key, digest_of
-from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateProof
-from gitops_ds.model.rollouts.staged_rollout import RolloutRecord
-from gitops_ds.model.sources.bundle import (
-    Bundle,
-    ClusterFacts,
-    Manifest,
-    Origin,
-    Pointer,
-)
-from gitops_ds.plan.rollouts import git_template
+from gitops_ds.core import names
+from gitops_ds.core.live import Live, Revision
+from gitops_ds.core.objects import Body, Digest, Key, digest_of
+from gitops_ds.core.rollouts.proven_templates import ProofKind, TemplateProof
+from gitops_ds.core.rollouts.staged_rollout import RolloutRecord
+from gitops_ds.core.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
+from gitops_ds.kube.apimachinery import daemonsets, revisions
+from gitops_ds.rollouts.staging import git_template
+from gitops_ds.rollouts.state import proofs, target_revisions
 
 KEY = Key("apps", "DaemonSet", "infra", "agent")
 FILE = Pointer("agents/agent/daemonset.yaml", 0, ())

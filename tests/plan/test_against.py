@@ -5,15 +5,15 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from gitops_ds.commands import cluster_snapshot
-from gitops_ds.model import names
-from gitops_ds.model.change import Operation
-from gitops_ds.model.live import Live
-from gitops_ds.model.objects import key_of
-from gitops_ds.model.sources.bundle import Bundle
-from gitops_ds.pipeline import prepare
-from gitops_ds.plan import base_diff
-from gitops_ds.redaction.patterns import HIDDEN
+from gitops_ds.cli.commands import cluster_snapshot
+from gitops_ds.core import names
+from gitops_ds.core.change import Operation
+from gitops_ds.core.live import Live
+from gitops_ds.core.objects import key_of
+from gitops_ds.core.redaction.patterns import HIDDEN
+from gitops_ds.core.sources.bundle import Bundle
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.deploy.plan import base_diff
 from tests.plan import world
 from tests.plan.world import config_map, daemonset
 

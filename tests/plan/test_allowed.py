@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.model import names
-from gitops_ds.model.objects import Digest, Key
-from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
-from gitops_ds.plan import permissions
-from gitops_ds.plan.own_objects import OwnAccount
-from gitops_ds.plan.permissions import AllowList
-from gitops_ds.settings.service import ClusterSettings, Service
+from gitops_ds.core import names
+from gitops_ds.core.objects import Digest, Key
+from gitops_ds.core.sources.bundle import Manifest, Origin, Pointer
+from gitops_ds.ownership import permissions
+from gitops_ds.ownership.own_objects import OwnAccount
+from gitops_ds.ownership.permissions import AllowList
+from gitops_ds.service.settings.service import ClusterSettings, Service
 from tests.plan.world import daemonset
 
 HOME = AllowList(own=OwnAccount(frozenset({"gitops-ds"})))

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import revisions
-from gitops_ds.apimachinery.rollouts import proofs, rollout_annotations
-from gitops_ds.model import names
-from gitops_ds.model.live import Live, Revision
-from gitops_ds.model.objects import CommitId, Digest, Key, Path
-from gitops_ds.model.rollouts.halted_rollout import HaltedRollout
-from gitops_ds.model.rollouts.proven_templates import RecordedTemplate, TemplateHistory
-from gitops_ds.model.rollouts.rollout_policy import Revert
-from gitops_ds.model.rollouts.staged_rollout import (
+from gitops_ds.core import names
+from gitops_ds.core.live import Live, Revision
+from gitops_ds.core.objects import CommitId, Digest, Key, Path
+from gitops_ds.core.rollouts.halted_rollout import HaltedRollout
+from gitops_ds.core.rollouts.proven_templates import RecordedTemplate, TemplateHistory
+from gitops_ds.core.rollouts.rollout_policy import Revert
+from gitops_ds.core.rollouts.staged_rollout import (
     Approver,
     Halt,
     RolloutRecord,
     StageApproval,
     WaitingStage,
 )
-from gitops_ds.model.sources.bundle import ClusterFacts, ManifestOrigin, Origin, Pointer
-from gitops_ds.model.sources.signatures import Verified
-from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts import applied_rollouts, git_template
+from gitops_ds.core.sources.bundle import ClusterFacts, ManifestOrigin, Origin, Pointer
+from gitops_ds.core.sources.signatures import Verified
+from gitops_ds.core.values import replace
+from gitops_ds.kube.apimachinery import revisions
+from gitops_ds.rollouts.staging import applied_rollouts, git_template
+from gitops_ds.rollouts.state import proofs, rollout_annotations
 from tests.plan.staged_objects import (
     KEY,
     bundle,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.model.change import Change, Operation
-from gitops_ds.model.objects import Key
-from gitops_ds.model.values import replace
-from gitops_ds.plan import apply_order
+from gitops_ds.core.change import Change, Operation
+from gitops_ds.core.objects import Key
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.plan import apply_order
 from tests.plan.staged_objects import KEY, manifest
 
 WEBHOOKS = "admissionregistration.k8s.io"

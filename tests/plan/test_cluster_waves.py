@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_report import (
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.rollouts import cluster_report
+from gitops_ds.core.rollouts.cluster_report import (
     ClusterOrder,
     ClusterReport,
     ClusterState,
     ProvedCommit,
 )
-from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts import cluster_waves
-from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
+from gitops_ds.core.values import replace
+from gitops_ds.rollouts.staging import cluster_waves
+from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
 
 NOW = 1_767_225_600.0
 OLD, NEW = CommitId("1" * 40), CommitId("2" * 40)

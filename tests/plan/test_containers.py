@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors, simulator
-from gitops_ds.deployer import deletion_contents
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Key
-from gitops_ds.plan.options import ApplyOptions, Limit
-from gitops_ds.simulator.faults import SimulatedRequest, failure
+from gitops_ds.core import errors
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Key
+from gitops_ds.deploy import deletion_contents
+from gitops_ds.ownership.options import ApplyOptions, Limit
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator.faults import SimulatedRequest, failure
 from tests.plan import world
 from tests.plan.world import KEPT, World, config_map, daemonset, namespace, pruning
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors, simulator
-from gitops_ds.deployer.apply import plan_execution
-from gitops_ds.model import names
-from gitops_ds.model.change import Author, Drifted, FieldChange
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.events.drift import DriftDetected, DriftEvent
-from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Key, ListMember
-from gitops_ds.model.rate_limits import Backoff
-from gitops_ds.model.skip_reasons import DriftPolicy
-from gitops_ds.model.values import replace
-from gitops_ds.plan import drift
-from gitops_ds.plan.drift import Damping
-from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.core import errors, names
+from gitops_ds.core.change import Author, Drifted, FieldChange
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.events.drift import DriftDetected, DriftEvent
+from gitops_ds.core.live import Revision
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, Key, ListMember
+from gitops_ds.core.rate_limits import Backoff
+from gitops_ds.core.skip_reasons import DriftPolicy
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.apply import plan_execution
+from gitops_ds.deploy.plan import drift
+from gitops_ds.deploy.plan.drift import Damping
+from gitops_ds.ownership.options import ApplyOptions
+from gitops_ds.testing import simulator
 from tests.plan import world
 from tests.plan.world import World, config_map, daemonset
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds import simulator
-from gitops_ds.model import names
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body
-from gitops_ds.model.skip_reasons import DriftPolicy
-from gitops_ds.plan.ignore_differences import IgnoreRule
-from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.core import names
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, Body
+from gitops_ds.core.skip_reasons import DriftPolicy
+from gitops_ds.ownership.ignore_differences import IgnoreRule
+from gitops_ds.ownership.options import ApplyOptions
+from gitops_ds.testing import simulator
 from tests import profiles
 from tests.plan.world import World, config_map, daemonset, play
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery.rollouts import rollout_annotations
-from gitops_ds.model import names
-from gitops_ds.model.change import FieldChange
-from gitops_ds.model.objects import ListMember
-from gitops_ds.plan import diff, drift, field_managers, object_changes, ownership
-from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.core import names
+from gitops_ds.core.change import FieldChange
+from gitops_ds.core.objects import ListMember
+from gitops_ds.deploy.plan import drift, object_changes
+from gitops_ds.ownership import diff, field_managers, ownership
+from gitops_ds.ownership.options import ApplyOptions
+from gitops_ds.rollouts.state import rollout_annotations
 
 
 def entry(manager: str, fields: dict[str, Any], **more: str) -> dict[str, Any]:

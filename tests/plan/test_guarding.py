@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import simulator
-from gitops_ds.deployer import reports
-from gitops_ds.model import names
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.events.deployer import Reconciled
-from gitops_ds.model.live import Taint
-from gitops_ds.model.objects import DAEMONSET, Body, CommitId
-from gitops_ds.model.values import replace
-from gitops_ds.plan import guard_limits
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.permissions import Impersonation
-from gitops_ds.telemetry import log_lines
+from gitops_ds.core import names
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.events.deployer import Reconciled
+from gitops_ds.core.live import Taint
+from gitops_ds.core.objects import DAEMONSET, Body, CommitId
+from gitops_ds.core.values import replace
+from gitops_ds.deploy import reports
+from gitops_ds.deploy.plan import guard_limits
+from gitops_ds.notify import log_lines
+from gitops_ds.ownership.options import ApplyOptions
+from gitops_ds.ownership.permissions import Impersonation
+from gitops_ds.testing import simulator
 from tests.plan import world
 from tests.plan.test_prune_scenes import pod_of
 from tests.plan.world import KEPT, PRUNING, World, config_map, daemonset, pruning

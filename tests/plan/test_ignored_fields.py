@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.plan import ignore_differences
-from gitops_ds.plan.ignore_differences import IgnoreRule
+from gitops_ds.ownership import ignore_differences
+from gitops_ds.ownership.ignore_differences import IgnoreRule
 
 OURS, HPA = "gitops-ds", "hpa"
 AGENT = 'k:{"name":"agent"}'

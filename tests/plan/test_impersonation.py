@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors, simulator
-from gitops_ds.model.cluster import Identity
-from gitops_ds.model.objects import DAEMONSET, NAMESPACE, Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.values import replace
-from gitops_ds.plan import permissions, references
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.permissions import Impersonation
-from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import Identity
+from gitops_ds.core.objects import DAEMONSET, NAMESPACE, Key
+from gitops_ds.core.skip_reasons import SkipReason
+from gitops_ds.core.values import replace
+from gitops_ds.ownership import permissions, references
+from gitops_ds.ownership.options import ApplyOptions
+from gitops_ds.ownership.permissions import Impersonation
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan import world
 from tests.plan.staged_objects import manifest
 from tests.plan.world import World, config_map, daemonset

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model import names
-from gitops_ds.model.live import Contents, Live, Node, Revision
-from gitops_ds.model.objects import Key
-from gitops_ds.model.sources.bundle import Bundle
-from gitops_ds.model.values import replace
-from gitops_ds.plan import deletions, planner
-from gitops_ds.plan.deletions import Leaving
-from gitops_ds.plan.object_owner import Stamp
-from gitops_ds.plan.options import ApplyOptions, Guards, OtherOwners, PlanContext, Policy
+from gitops_ds.core import names
+from gitops_ds.core.live import Contents, Live, Node, Revision
+from gitops_ds.core.objects import Key
+from gitops_ds.core.sources.bundle import Bundle
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.plan import deletions, planner
+from gitops_ds.deploy.plan.deletions import Leaving
+from gitops_ds.ownership.object_owner import Stamp
+from gitops_ds.ownership.options import ApplyOptions, Guards, OtherOwners, PlanContext, Policy
 from tests.plan.staged_objects import KEY, bundle, manifest
 
 SPACE, OTHER_SPACE = Key("", "Namespace", "", "infra"), Key("", "Namespace", "", "other")

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import defaults
-from gitops_ds.plan import diff, object_changes, ownership
+from gitops_ds.deploy.plan import object_changes
+from gitops_ds.kube.apimachinery import defaults
+from gitops_ds.ownership import diff, ownership
 from tests.plan import world
 
 A, B, C = ({"name": name, "value": name} for name in "ABC")

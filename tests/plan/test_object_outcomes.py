@@ -7,26 +7,27 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import defaults
-from gitops_ds.model import names
-from gitops_ds.model.change import Drifted, Operation
-from gitops_ds.model.deployer_state import DeployerState, KnownDrift
-from gitops_ds.model.live import Live, Node
-from gitops_ds.model.objects import Key
-from gitops_ds.model.skip_reasons import DriftPolicy, SkipReason
-from gitops_ds.model.startup_taints import OWN
-from gitops_ds.model.values import replace
-from gitops_ds.plan import object_changes, refusals, refused_writes
-from gitops_ds.plan.object_changes import ObjectPlanner
-from gitops_ds.plan.object_owner import Stamp
-from gitops_ds.plan.options import (
+from gitops_ds.core import names
+from gitops_ds.core.change import Drifted, Operation
+from gitops_ds.core.deployer_state import DeployerState, KnownDrift
+from gitops_ds.core.live import Live, Node
+from gitops_ds.core.objects import Key
+from gitops_ds.core.skip_reasons import DriftPolicy, SkipReason
+from gitops_ds.core.startup_taints import OWN
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.plan import object_changes, refusals
+from gitops_ds.deploy.plan.object_changes import ObjectPlanner
+from gitops_ds.kube.apimachinery import defaults
+from gitops_ds.ownership import refused_writes
+from gitops_ds.ownership.object_owner import Stamp
+from gitops_ds.ownership.options import (
     ApplyOptions,
     DryRunResult,
     FieldConflict,
     OtherOwners,
     PlanContext,
 )
-from gitops_ds.plan.rollouts import rollout_impact
+from gitops_ds.rollouts.staging import rollout_impact
 from tests.plan.staged_objects import KEY, bundle, live_object, manifest, own, template
 
 

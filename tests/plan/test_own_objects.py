@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model.cluster import Identity
-from gitops_ds.model.objects import Key
-from gitops_ds.model.values import replace
-from gitops_ds.plan import own_objects, permissions
-from gitops_ds.plan.own_objects import OwnAccount
-from gitops_ds.plan.permissions import AllowList
+from gitops_ds.core.cluster import Identity
+from gitops_ds.core.objects import Key
+from gitops_ds.core.values import replace
+from gitops_ds.ownership import own_objects, permissions
+from gitops_ds.ownership.own_objects import OwnAccount
+from gitops_ds.ownership.permissions import AllowList
 
 RBAC, FLOW = "rbac.authorization.k8s.io", "flowcontrol.apiserver.k8s.io"
 ADMISSION = "admissionregistration.k8s.io"

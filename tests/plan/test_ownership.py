@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import simulator
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
-from gitops_ds.plan import ownership
-from gitops_ds.simulator import virtual_time
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, Body, Resource
+from gitops_ds.ownership import ownership
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 from tests.plan.world import config_map, daemonset
 
 AGENT = daemonset(

@@ -13,25 +13,17 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gitops_ds import errors, simulator
-from gitops_ds.deployer import state_store
-from gitops_ds.model import names
-from gitops_ds.model.cluster import PatchType, Selection
-from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Digest, Key
-from gitops_ds.model.skip_reasons import DriftPolicy
-from gitops_ds.model.values import replace
-from gitops_ds.plan.options import ApplyOptions, Limit
-from gitops_ds.simulator.faults import SimulatedRequest
-from tests.plan.world import (
-    PRUNING,
-    World,
-    config_map,
-    daemonset,
-    namespace,
-    play,
-    pruning,
-)
+from gitops_ds.core import errors, names
+from gitops_ds.core.cluster import PatchType, Selection
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Digest, Key
+from gitops_ds.core.skip_reasons import DriftPolicy
+from gitops_ds.core.values import replace
+from gitops_ds.deploy import state_store
+from gitops_ds.ownership.options import ApplyOptions, Limit
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator.faults import SimulatedRequest
+from tests.plan.world import PRUNING, World, config_map, daemonset, namespace, play, pruning
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
 

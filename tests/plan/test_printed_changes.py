@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model import names
-from gitops_ds.model.change import (
+from gitops_ds.core import names
+from gitops_ds.core.change import (
     Change,
     FieldChange,
     Operation,
@@ -17,13 +17,14 @@ from gitops_ds.model.change import (
     StagedPreview,
     StagePreview,
 )
-from gitops_ds.model.live import Census, NodeImpact
-from gitops_ds.model.objects import Digest, Key
-from gitops_ds.model.skip_reasons import Skipped, SkipReason
-from gitops_ds.model.sources.bundle import Manifest
-from gitops_ds.model.values import replace
-from gitops_ds.plan import guard_limits, object_owner, planner, printers
-from gitops_ds.plan.object_owner import Stamp
+from gitops_ds.core.live import Census, NodeImpact
+from gitops_ds.core.objects import Digest, Key
+from gitops_ds.core.skip_reasons import Skipped, SkipReason
+from gitops_ds.core.sources.bundle import Manifest
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.plan import guard_limits, planner, printers
+from gitops_ds.ownership import object_owner
+from gitops_ds.ownership.object_owner import Stamp
 from tests.plan.test_show import planned
 
 KEY = Key("apps", "DaemonSet", "default", "agent")

@@ -8,12 +8,12 @@ import asyncio
 
 import pytest
 
-from gitops_ds import errors, simulator
-from gitops_ds.model import names
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.objects import DAEMONSET, POD, Key
-from gitops_ds.plan.options import Limit, Policy
-from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
+from gitops_ds.core import errors, names
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.objects import DAEMONSET, POD, Key
+from gitops_ds.ownership.options import Limit, Policy
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan import world
 from tests.plan.world import KEPT, World, config_map, daemonset, pruning
 

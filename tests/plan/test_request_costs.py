@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import request_costs
-from gitops_ds.model.live import Node
-from gitops_ds.plan.rollouts import rollout_impact
+from gitops_ds.core.live import Node
+from gitops_ds.kube.apimachinery import request_costs
+from gitops_ds.rollouts.staging import rollout_impact
 
 NODES = tuple(Node(f"n{number}", labels={"pool": "ab"[number % 2]}) for number in range(6))
 

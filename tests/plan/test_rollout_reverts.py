@@ -6,18 +6,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gitops_ds.model.duration import Duration
-from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.rollouts.halted_rollout import BranchCommit, FileChange, HaltedRollout
-from gitops_ds.model.rollouts.rollout_gates import GateEvidence
-from gitops_ds.model.rollouts.rollout_policy import Revert
-from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt
-from gitops_ds.model.rollouts.template_cause import RenderedCommit
-from gitops_ds.model.sources.source_tree import CommitInfo
-from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts import rollout_reverts
-from gitops_ds.plan.rollouts.rollout_reverts import NoRevert, RevertedCommit, RevertEffect
-from gitops_ds.plan.rollouts.template_causes import BranchLine
+from gitops_ds.core.duration import Duration
+from gitops_ds.core.objects import CommitId, Digest, Key
+from gitops_ds.core.rollouts.halted_rollout import BranchCommit, FileChange, HaltedRollout
+from gitops_ds.core.rollouts.rollout_gates import GateEvidence
+from gitops_ds.core.rollouts.rollout_policy import Revert
+from gitops_ds.core.rollouts.staged_rollout import FailedNode, Halt
+from gitops_ds.core.rollouts.template_cause import RenderedCommit
+from gitops_ds.core.sources.source_tree import CommitInfo
+from gitops_ds.core.values import replace
+from gitops_ds.rollouts.staging import rollout_reverts
+from gitops_ds.rollouts.staging.rollout_reverts import NoRevert, RevertedCommit, RevertEffect
+from gitops_ds.rollouts.staging.template_causes import BranchLine
 
 AGENT = "agents/agent/agent-ds.yaml"
 OTHER = "agents/other/other-ds.yaml"

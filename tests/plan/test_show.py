@@ -10,15 +10,15 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gitops_ds.apimachinery import defaults
-from gitops_ds.commands import cluster_snapshot
-from gitops_ds.model import names
-from gitops_ds.model.change import Plan
-from gitops_ds.pipeline import prepare
-from gitops_ds.plan import planner, printers
-from gitops_ds.plan.object_owner import Stamp
-from gitops_ds.plan.options import ApplyOptions, Guards, PlanContext
-from gitops_ds.redaction import patterns
+from gitops_ds.cli.commands import cluster_snapshot
+from gitops_ds.core import names
+from gitops_ds.core.change import Plan
+from gitops_ds.core.redaction import patterns
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.deploy.plan import planner, printers
+from gitops_ds.kube.apimachinery import defaults
+from gitops_ds.ownership.object_owner import Stamp
+from gitops_ds.ownership.options import ApplyOptions, Guards, PlanContext
 from tests import goldens
 from tests.plan import world
 from tests.plan.world import config_map, daemonset

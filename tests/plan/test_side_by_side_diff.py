@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitops_ds.plan import side_by_side_diff
-from gitops_ds.plan.side_by_side_diff import DiffRow
+from gitops_ds.deploy.plan import side_by_side_diff
+from gitops_ds.deploy.plan.side_by_side_diff import DiffRow
 
 
 def config_map(data: dict[str, str], **more: Any) -> dict[str, Any]:

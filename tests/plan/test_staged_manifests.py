@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery.rollouts import proofs, target_revisions
-from gitops_ds.model import names
-from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.live import Live, Revision
-from gitops_ds.model.objects import CommitId, Digest, Key, digest_of
-from gitops_ds.model.rollouts.proven_templates import (
+from gitops_ds.core import names
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.live import Live, Revision
+from gitops_ds.core.objects import CommitId, Digest, Key, digest_of
+from gitops_ds.core.rollouts.proven_templates import (
     ProofKind,
     RecordedTemplate,
     TemplateHistory,
     TemplateProof,
 )
-from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.sources.bundle import Manifest
-from gitops_ds.model.values import replace
-from gitops_ds.plan.object_owner import Stamp
-from gitops_ds.plan.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
-from gitops_ds.plan.rollouts import git_template, staging
-from gitops_ds.plan.rollouts.staging import StagedBundle
+from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.core.skip_reasons import SkipReason
+from gitops_ds.core.sources.bundle import Manifest
+from gitops_ds.core.values import replace
+from gitops_ds.ownership.object_owner import Stamp
+from gitops_ds.ownership.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
+from gitops_ds.rollouts.staging import git_template, staging
+from gitops_ds.rollouts.staging.staging import StagedBundle
+from gitops_ds.rollouts.state import proofs, target_revisions
 from tests.plan.staged_objects import (
     KEY,
     bundle,

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model import names
-from gitops_ds.model.change import Change, Operation
-from gitops_ds.model.objects import Body, Digest, Key, key_of
-from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
-from gitops_ds.model.values import replace
-from gitops_ds.plan import refusals
+from gitops_ds.core import names
+from gitops_ds.core.change import Change, Operation
+from gitops_ds.core.objects import Body, Digest, Key, key_of
+from gitops_ds.core.sources.bundle import Manifest, Origin, Pointer
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.plan import refusals
 from tests.plan.world import config_map, daemonset
 
 

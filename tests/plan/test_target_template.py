@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model.change import Change, Operation
-from gitops_ds.model.live import Live, Node, NodeImpact, Revision
-from gitops_ds.model.objects import Key
-from gitops_ds.model.sources.bundle import Manifest
-from gitops_ds.model.values import replace
-from gitops_ds.plan import planner
+from gitops_ds.core.change import Change, Operation
+from gitops_ds.core.live import Live, Node, NodeImpact, Revision
+from gitops_ds.core.objects import Key
+from gitops_ds.core.sources.bundle import Manifest
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.plan import planner
 from tests.plan.staged_objects import KEY, live, live_object, manifest, own, target
 
 TWO = target("2")

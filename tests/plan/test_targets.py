@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import revisions
-from gitops_ds.apimachinery.rollouts import proofs
-from gitops_ds.model import names
-from gitops_ds.model.duration import Duration
-from gitops_ds.model.live import Revision
-from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.model.rollouts.proven_templates import (
+from gitops_ds.core import names
+from gitops_ds.core.duration import Duration
+from gitops_ds.core.live import Revision
+from gitops_ds.core.rollouts import rollout_policy
+from gitops_ds.core.rollouts.proven_templates import (
     HaltedTemplate,
     ProofKind,
     TemplateHistory,
     TemplateProof,
 )
-from gitops_ds.model.rollouts.rollout_policy import Rollback
-from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
-from gitops_ds.plan.rollouts import git_template, targets
-from gitops_ds.plan.rollouts.targets import Target, TargetKind, TargetView, WantedTemplate
+from gitops_ds.core.rollouts.rollout_policy import Rollback
+from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.kube.apimachinery import revisions
+from gitops_ds.rollouts.staging import git_template, targets
+from gitops_ds.rollouts.staging.targets import Target, TargetKind, TargetView, WantedTemplate
+from gitops_ds.rollouts.state import proofs
 from tests.plan.staged_objects import live_object, manifest, own, template
 from tests.plan.staged_objects import target as target_revision
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.rollouts.halted_rollout import BranchCommit, FileChange
-from gitops_ds.model.rollouts.template_cause import RenderedCommit, TemplateCause
-from gitops_ds.model.sources.source_tree import CommitInfo
-from gitops_ds.plan.rollouts import template_causes
-from gitops_ds.plan.rollouts.template_causes import BranchLine, WantedCause
+from gitops_ds.core.objects import CommitId, Key
+from gitops_ds.core.rollouts.halted_rollout import BranchCommit, FileChange
+from gitops_ds.core.rollouts.template_cause import RenderedCommit, TemplateCause
+from gitops_ds.core.sources.source_tree import CommitInfo
+from gitops_ds.rollouts.staging import template_causes
+from gitops_ds.rollouts.staging.template_causes import BranchLine, WantedCause
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
 OWN, SHARED, OTHER = "agents/agent/ds.yaml", "clusters/main.yaml", "agents/other/ds.yaml"

@@ -9,31 +9,22 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import revisions
-from gitops_ds.apimachinery.rollouts import proofs
-from gitops_ds.model import names
-from gitops_ds.model.live import Live, Revision
-from gitops_ds.model.rollouts.proven_templates import (
+from gitops_ds.core import names
+from gitops_ds.core.live import Live, Revision
+from gitops_ds.core.rollouts.proven_templates import (
     HaltedTemplate,
     ProofKind,
     RecordedTemplate,
     TemplateHistory,
     TemplateProof,
 )
-from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
-from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts import git_template, template_history
-from gitops_ds.plan.rollouts.git_template import GitTemplate
-from tests.plan.staged_objects import (
-    KEY,
-    OWNED,
-    live,
-    live_object,
-    manifest,
-    own,
-    target,
-    template,
-)
+from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.core.values import replace
+from gitops_ds.kube.apimachinery import revisions
+from gitops_ds.rollouts.staging import git_template, template_history
+from gitops_ds.rollouts.staging.git_template import GitTemplate
+from gitops_ds.rollouts.state import proofs
+from tests.plan.staged_objects import KEY, OWNED, live, live_object, manifest, own, target, template
 
 HALTED = RolloutRecord(halt=Halt(5.0, "canary", "CrashLoopBackOff on n1"))
 EARLY = RolloutRecord(early=True)

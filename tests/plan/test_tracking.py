@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors, simulator
-from gitops_ds.deployer import state_store
-from gitops_ds.model import names
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Key
-from gitops_ds.model.values import replace
-from gitops_ds.plan import object_owner
-from gitops_ds.plan.permissions import Impersonation
+from gitops_ds.core import errors, names
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, Body, Key
+from gitops_ds.core.values import replace
+from gitops_ds.deploy import state_store
+from gitops_ds.ownership import object_owner
+from gitops_ds.ownership.permissions import Impersonation
+from gitops_ds.testing import simulator
 from tests.plan import world
 from tests.plan.world import PRUNING, World, config_map, daemonset
 

@@ -11,14 +11,15 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gitops_ds import errors, simulator
-from gitops_ds.model.change import Change, Operation
-from gitops_ds.model.live import Live, NodeImpact
-from gitops_ds.model.objects import NODE, Key
-from gitops_ds.model.values import replace
-from gitops_ds.plan import guard_limits, printers
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.simulator.faults import SimulatedRequest
+from gitops_ds.core import errors
+from gitops_ds.core.change import Change, Operation
+from gitops_ds.core.live import Live, NodeImpact
+from gitops_ds.core.objects import NODE, Key
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.plan import guard_limits, printers
+from gitops_ds.ownership.options import ApplyOptions
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator.faults import SimulatedRequest
 from tests.plan import world
 from tests.plan.world import NOBODY_WAITS, PRUNING, Files, World, config_map, daemonset
 

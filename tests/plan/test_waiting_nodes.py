@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model import names
-from gitops_ds.model.change import Change, Operation
-from gitops_ds.model.live import JoinTime, Node, NodeImpact, Taint
-from gitops_ds.model.objects import Key
-from gitops_ds.model.startup_taints import OWN
-from gitops_ds.plan import printers
-from gitops_ds.plan.rollouts import rollout_impact
+from gitops_ds.core import names
+from gitops_ds.core.change import Change, Operation
+from gitops_ds.core.live import JoinTime, Node, NodeImpact, Taint
+from gitops_ds.core.objects import Key
+from gitops_ds.core.startup_taints import OWN
+from gitops_ds.deploy.plan import printers
+from gitops_ds.rollouts.staging import rollout_impact
 from tests.plan.world import daemonset
 
 GPU = Taint("nvidia.com/gpu", "NoSchedule")

@@ -11,22 +11,22 @@ from typing import Any
 
 import orjson
 
-from gitops_ds import simulator
-from gitops_ds.deployer import state_store
-from gitops_ds.deployer.apply import plan_execution, prepared_plan
-from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
-from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.model.change import Plan
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.deployer import Applied
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.skip_reasons import Skipped
-from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
-from gitops_ds.pipeline import prepare
-from gitops_ds.plan.options import ApplyOptions, Guards
-from gitops_ds.simulator import virtual_time
+from gitops_ds.core.change import Plan
+from gitops_ds.core.cluster import Cluster
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.deployer import Applied
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.skip_reasons import Skipped
+from gitops_ds.core.sources.source_tree import CommitInfo, SourceTree
+from gitops_ds.deploy import state_store
+from gitops_ds.deploy.apply import plan_execution, prepared_plan
+from gitops_ds.deploy.apply.prepared_plan import PreparedPlan
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.deploy.target import DeployTarget
+from gitops_ds.ownership.options import ApplyOptions, Guards
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 
 Files = Mapping[str, Any]  # a name, and a text, bytes, one body or a list of them
 NOBODY_WAITS = ApplyOptions(patience=0)

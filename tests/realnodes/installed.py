@@ -14,7 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from tests import controlplane, deploy
+from tests import controlplane
+from tests import installation as deploy
 from tests.gitservers import HttpServer, SshServer, http_git_server, ssh_git_server
 from tests.realnodes import engine
 from tests.realnodes.lab import NODES, Cluster, condition, ready_nodes

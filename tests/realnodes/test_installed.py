@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests import controlplane, deploy, renderers
+from tests import controlplane, renderers
+from tests import installation as deploy
 from tests.realnodes import engine, faults, installed
 from tests.realnodes.faults import Fault
 from tests.realnodes.installed import NAMESPACE, Installed

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import timestamps
-from gitops_ds.model import names
-from gitops_ds.model.startup_taints import OWN
+from gitops_ds.core import names
+from gitops_ds.core.startup_taints import OWN
+from gitops_ds.kube.apimachinery import timestamps
 from tests.realnodes import faults
 from tests.realnodes.lab import MARKS, Lab, Start, laboratory
 

@@ -13,21 +13,22 @@ from click.testing import CliRunner
 
 from gitops_ds import cli
 from gitops_ds.checks.advice import unwanted_content
-from gitops_ds.model.change import Drifted, FieldChange
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.events import deployer
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.commits import NewCommit
-from gitops_ds.model.events.drift import DriftDetected
-from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.skip_reasons import DriftPolicy, Skipped, SkipReason
-from gitops_ds.plan import diff, side_by_side_diff
-from gitops_ds.redaction import objects, texts
-from gitops_ds.redaction.support_dump import Redactor
+from gitops_ds.core.change import Drifted, FieldChange
+from gitops_ds.core.cluster import Cluster
+from gitops_ds.core.events import deployer
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.commits import NewCommit
+from gitops_ds.core.events.drift import DriftDetected
+from gitops_ds.core.objects import CommitId, Key
+from gitops_ds.core.redaction import objects, texts
+from gitops_ds.core.redaction.support_dump import Redactor
+from gitops_ds.core.skip_reasons import DriftPolicy, Skipped, SkipReason
+from gitops_ds.deploy.plan import side_by_side_diff
+from gitops_ds.notify import log_lines
+from gitops_ds.notify.kube_events import InvolvedObject
+from gitops_ds.notify.notifications import NotificationBuilder
+from gitops_ds.ownership import diff
 from gitops_ds.service.event_recorder import KubeEventWriter, body_of
-from gitops_ds.telemetry import log_lines
-from gitops_ds.telemetry.kube_events import InvolvedObject
-from gitops_ds.telemetry.notifications import NotificationBuilder
 from tests.gitservers import git
 from tests.plan.world import daemonset
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.redaction import patterns, texts
+from gitops_ds.core.redaction import patterns, texts
 
 # joined, so that a scanner of this repository finds no secret
 CERTAIN = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.core.sources.source_tree import SourceTree
 
 
 def of_folder(root: Path) -> SourceTree:

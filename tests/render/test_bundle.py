@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds import render
-from gitops_ds.model.objects import Key
+from gitops_ds.core.objects import Key
+from gitops_ds.source import render
 from tests.render import snapshots
 
 ACCOUNT = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n"

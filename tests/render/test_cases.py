@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds import render
-from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.core.sources.bundle import Bundle
+from gitops_ds.source import render
 from tests import goldens
 from tests.render import snapshots
 

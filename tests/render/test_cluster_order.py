@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds import render
 from gitops_ds.checks.schema import repository_files
-from gitops_ds.model.rollouts.cluster_report import ClusterBehind, ClusterOrder
-from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.core.rollouts.cluster_report import ClusterBehind, ClusterOrder
+from gitops_ds.core.sources.bundle import Bundle
+from gitops_ds.source import render
 from tests.render import snapshots
 
 AGENT = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: a, namespace: agents}\n"

@@ -9,9 +9,9 @@ from itertools import combinations, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.model.sources.bundle import Requirement
-from gitops_ds.render import selector_coverage, variants
-from gitops_ds.render.selector_coverage import EVERYWHERE, SelectorTerms
+from gitops_ds.core.sources.bundle import Requirement
+from gitops_ds.source.render import selector_coverage, variants
+from gitops_ds.source.render.selector_coverage import EVERYWHERE, SelectorTerms
 
 KEYS = ("pool", "arch", "zone")
 VALUES = ("a", "b")

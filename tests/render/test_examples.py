@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds import render
-from gitops_ds.model.finding import Severity
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.core.finding import Severity
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.source import render
 from tests import goldens
 from tests.cluster import program
 from tests.render import snapshots

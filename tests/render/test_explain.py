@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.errors import UsageError
-from gitops_ds.model.objects import Path
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.render import field_path, render
-from gitops_ds.render.explain import explain
+from gitops_ds.core.errors import UsageError
+from gitops_ds.core.objects import Path
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.source.render import field_path, render
+from gitops_ds.source.render.explain import explain
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import lookup
 from tests.render import snapshots

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds import render
 from gitops_ds.checks.schema import repository_files
-from gitops_ds.model.finding import Severity
-from gitops_ds.model.sources.bundle import Bundle
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.render import bundle as bundles
+from gitops_ds.core.finding import Severity
+from gitops_ds.core.sources.bundle import Bundle
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.source import render
+from gitops_ds.source.render import bundle as bundles
 from tests.render import snapshots
 
 SETTINGS = {"gitops-ds.yaml": "version: v1\n"}

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from gitops_ds.render import ignore
+from gitops_ds.source.render import ignore
 
 ROWS = [
     ("docs/**", "docs/a/b.yaml", True),

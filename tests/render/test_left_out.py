@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from gitops_ds import render
-from gitops_ds.model.finding import Severity
-from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.core.finding import Severity
+from gitops_ds.core.sources.bundle import Bundle
+from gitops_ds.source import render
 from tests.render import snapshots
 
 OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME, namespace: default}\n"

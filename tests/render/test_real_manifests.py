@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import render
-from gitops_ds.model.objects import key_of
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.core.objects import key_of
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.source import render
 from gitops_ds.yaml import parser
 
 FOLDER = Path(__file__).parents[2].parent / "shared/real-manifests"

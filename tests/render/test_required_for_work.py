@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds import render
-from gitops_ds.model import names
-from gitops_ds.model.objects import Key
+from gitops_ds.core import names
+from gitops_ds.core.objects import Key
+from gitops_ds.source import render
 from tests.render import snapshots
 
 ANNOTATION = ("metadata", "annotations", names.REQUIRED_FOR_WORK)

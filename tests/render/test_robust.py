@@ -12,11 +12,11 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds import render
-from gitops_ds.errors import UsageError
-from gitops_ds.model.objects import Path
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.model.values import replace
+from gitops_ds.core.errors import UsageError
+from gitops_ds.core.objects import Path
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.core.values import replace
+from gitops_ds.source import render
 from gitops_ds.yaml import parser
 from tests import profiles
 from tests.render import snapshots

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds import render
-from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.core.sources.bundle import Bundle
+from gitops_ds.source import render
 from tests.render import snapshots
 
 FILE = "agents/a/rollout.yaml"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.core.sources.source_tree import SourceTree
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.model.sources.repository_limits import NO_PROGRAMS, PROGRAMS, AllowedRenderers
-from gitops_ds.settings import service
+from gitops_ds.core.sources.repository_limits import NO_PROGRAMS, PROGRAMS, AllowedRenderers
+from gitops_ds.service.settings import service
 from tests import renderers
 from tests.cli import commands
 from tests.cli.test_fix import AGENT

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.renderers import disk_cache
+from gitops_ds.source.renderers import disk_cache
 
 KEY = disk_cache.key("a", b"b")
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model.sources.repository_limits import NO_PROGRAMS, RepositoryLimits
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.render import kustomization
-from gitops_ds.renderers import expand
-from gitops_ds.renderers.expand import Which
-from gitops_ds.renderers.process import Means
+from gitops_ds.core.sources.repository_limits import NO_PROGRAMS, RepositoryLimits
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.source.render import kustomization
+from gitops_ds.source.renderers import expand
+from gitops_ds.source.renderers.expand import Which
+from gitops_ds.source.renderers.process import Means
 from tests import controlplane
 
 CONFIG = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v}\n"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.model.sources.repository_limits import AllowedRenderers
+from gitops_ds.core.sources.repository_limits import AllowedRenderers
 from tests import renderers
 from tests.http_servers import Reply, http_server
 from tests.renderers import test_helm as local

@@ -11,15 +11,15 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from gitops_ds.model.finding import Finding
-from gitops_ds.model.objects import Path as Way
-from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.model.sources.repository_limits import NO_PROGRAMS
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.model.values import replace
-from gitops_ds.render import bundle, charts
-from gitops_ds.renderers import expand
-from gitops_ds.renderers.process import RENDER, Means
+from gitops_ds.core.finding import Finding
+from gitops_ds.core.objects import Path as Way
+from gitops_ds.core.sources.bundle import Bundle, Manifest
+from gitops_ds.core.sources.repository_limits import NO_PROGRAMS
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.core.values import replace
+from gitops_ds.source.render import bundle, charts
+from gitops_ds.source.renderers import expand
+from gitops_ds.source.renderers.process import RENDER, Means
 from gitops_ds.yaml.provenance import lookup
 from tests import renderers
 
@@ -395,7 +395,7 @@ def test_a_second_render_of_the_same_runs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_symbolic_link_out_of_the_tree_is_never_followed(tmp_path: Path) -> None:
-    from gitops_ds.git import worktree
+    from gitops_ds.source.git import worktree
 
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -421,7 +421,7 @@ def test_a_symbolic_link_out_of_the_tree_is_never_followed(tmp_path: Path) -> No
 
 
 def test_the_environment_of_helm_is_empty_but_for_its_own_places() -> None:
-    from gitops_ds.renderers import helm
+    from gitops_ds.source.renderers import helm
 
     own = helm._environment(Path("/nowhere"))
     assert {value for name, value in own.items() if not value.startswith("/nowhere/empty")} == {

@@ -16,13 +16,13 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from gitops_ds.model.finding import Finding
-from gitops_ds.model.sources.repository_limits import RepositoryLimits
-from gitops_ds.model.sources.source_tree import Chart, SourceTree
-from gitops_ds.render import charts, kustomization
-from gitops_ds.renderers import expand
-from gitops_ds.renderers import process as renderers_process
-from gitops_ds.renderers.process import Means
+from gitops_ds.core.finding import Finding
+from gitops_ds.core.sources.repository_limits import RepositoryLimits
+from gitops_ds.core.sources.source_tree import Chart, SourceTree
+from gitops_ds.source.render import charts, kustomization
+from gitops_ds.source.renderers import expand
+from gitops_ds.source.renderers import process as renderers_process
+from gitops_ds.source.renderers.process import Means
 from tests import renderers
 
 pytestmark = pytest.mark.renderers

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from gitops_ds.model.sources.repository_limits import RepositoryLimits
-from gitops_ds.model.values import replace
-from gitops_ds.renderers import process
-from gitops_ds.renderers.process import Means, ProgramResult
+from gitops_ds.core.sources.repository_limits import RepositoryLimits
+from gitops_ds.core.values import replace
+from gitops_ds.source.renderers import process
+from gitops_ds.source.renderers.process import Means, ProgramResult
 
 SMALL = Means(limits=RepositoryLimits(seconds=30, bytes=100_000))
 

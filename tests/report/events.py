@@ -17,28 +17,22 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields
 
-from gitops_ds import errors, model
-from gitops_ds.model.change import Change, Drifted, Operation
-from gitops_ds.model.decision import (
-    Action,
-    CreatePod,
-    Decision,
-    DeleteCause,
-    DeletePod,
-    Observation,
-)
-from gitops_ds.model.events import agents, base, deployer, notifications, requests
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.commits import CommitRejected, NewCommit
-from gitops_ds.model.events.drift import DriftContested, DriftCorrected, DriftDetected, DriftPaused
-from gitops_ds.model.events.startup_taints import StartupTaintsRemoved
-from gitops_ds.model.finding import Place, refusal
-from gitops_ds.model.health import Health, HealthState
-from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.skip_reasons import DriftPolicy, Skipped, SkipReason
-from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
-from gitops_ds.model.sources.source_status import Condition, SourceStatus
-from gitops_ds.model.startup_taints import OWN
+from gitops_ds import core as model
+from gitops_ds.core import errors
+from gitops_ds.core.change import Change, Drifted, Operation
+from gitops_ds.core.decision import Action, CreatePod, Decision, DeleteCause, DeletePod, Observation
+from gitops_ds.core.events import agents, base, deployer, notifications, requests
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.commits import CommitRejected, NewCommit
+from gitops_ds.core.events.drift import DriftContested, DriftCorrected, DriftDetected, DriftPaused
+from gitops_ds.core.events.startup_taints import StartupTaintsRemoved
+from gitops_ds.core.finding import Place, refusal
+from gitops_ds.core.health import Health, HealthState
+from gitops_ds.core.objects import CommitId, Digest, Key
+from gitops_ds.core.skip_reasons import DriftPolicy, Skipped, SkipReason
+from gitops_ds.core.sources.bundle import Manifest, Origin, Pointer
+from gitops_ds.core.sources.source_status import Condition, SourceStatus
+from gitops_ds.core.startup_taints import OWN
 from tests.daemonset.world import World, daemonset
 
 for _module in pkgutil.walk_packages(model.__path__, f"{model.__name__}."):

@@ -11,10 +11,16 @@ from typing import Any, TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.model.finding import Finding, Fix, Place, Severity
-from gitops_ds.model.objects import Key, ListMember
-from gitops_ds.report import findings
-from gitops_ds.report.findings import CheckedObject, Report, ReportContext, ReportedChange, RuleText
+from gitops_ds.checks.report import findings
+from gitops_ds.checks.report.findings import (
+    CheckedObject,
+    Report,
+    ReportContext,
+    ReportedChange,
+    RuleText,
+)
+from gitops_ds.core.finding import Finding, Fix, Place, Severity
+from gitops_ds.core.objects import Key, ListMember
 from tests import profiles
 
 T = TypeVar("T")

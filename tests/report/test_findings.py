@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model.finding import Finding, Fix, Place, Severity
-from gitops_ds.model.values import replace
-from gitops_ds.report import findings, formats, text
-from gitops_ds.report.findings import Report
+from gitops_ds.checks.report import findings, formats, text
+from gitops_ds.checks.report.findings import Report
+from gitops_ds.core.finding import Finding, Fix, Place, Severity
+from gitops_ds.core.values import replace
 from tests.report import made
 from tests.report.made import finding
 

@@ -14,9 +14,9 @@ from urllib.parse import unquote
 import jsonschema
 import pytest
 
-from gitops_ds.model.finding import Finding, Fix, Place, Severity
-from gitops_ds.report import findings, github, gitlab, sarif
-from gitops_ds.report.findings import Report
+from gitops_ds.checks.report import findings, github, gitlab, sarif
+from gitops_ds.checks.report.findings import Report
+from gitops_ds.core.finding import Finding, Fix, Place, Severity
 from tests.report import made
 from tests.report.made import finding
 

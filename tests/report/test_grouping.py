@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gitops_ds.model.finding import Finding, Place, Severity
-from gitops_ds.model.objects import Key
-from gitops_ds.model.values import replace
-from gitops_ds.report import text
+from gitops_ds.checks.report import text
+from gitops_ds.core.finding import Finding, Place, Severity
+from gitops_ds.core.objects import Key
+from gitops_ds.core.values import replace
 from tests.report import made
 
 

@@ -9,10 +9,10 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
-from gitops_ds.model.finding import Fix, Place, Severity
-from gitops_ds.model.objects import Key
-from gitops_ds.report import junit
-from gitops_ds.report.findings import CheckedObject, Report
+from gitops_ds.checks.report import junit
+from gitops_ds.checks.report.findings import CheckedObject, Report
+from gitops_ds.core.finding import Fix, Place, Severity
+from gitops_ds.core.objects import Key
 from tests.report import made
 from tests.report.made import finding
 

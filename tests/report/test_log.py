@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.errors import Forbidden
-from gitops_ds.model.decision import Action, Adopt, CreatePod, DeleteCause, DeletePod
-from gitops_ds.model.events import agents, base
-from gitops_ds.model.events.definition import Level
-from gitops_ds.model.health import Health, HealthState
-from gitops_ds.telemetry import log_lines
+from gitops_ds.core.decision import Action, Adopt, CreatePod, DeleteCause, DeletePod
+from gitops_ds.core.errors import Forbidden
+from gitops_ds.core.events import agents, base
+from gitops_ds.core.events.definition import Level
+from gitops_ds.core.health import Health, HealthState
+from gitops_ds.notify import log_lines
 from tests.report.events import AGENT, COMMIT, POD, concrete, samples
 
 

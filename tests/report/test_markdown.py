@@ -12,10 +12,10 @@ from hypothesis import given
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from gitops_ds.model.finding import Finding, Place, Severity
-from gitops_ds.report import findings, markdown, printable
-from gitops_ds.report.findings import Report, ReportedChange
-from gitops_ds.report.markdown import Section
+from gitops_ds.checks.report import findings, markdown, printable
+from gitops_ds.checks.report.findings import Report, ReportedChange
+from gitops_ds.checks.report.markdown import Section
+from gitops_ds.core.finding import Finding, Place, Severity
 from tests.report import made
 from tests.report.made import finding
 

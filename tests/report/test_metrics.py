@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from gitops_ds.model.events import deployer
-from gitops_ds.model.health import (
+from gitops_ds.core.events import deployer
+from gitops_ds.core.health import (
     AgentStatus,
     HealthState,
     LossCause,
@@ -18,9 +18,9 @@ from gitops_ds.model.health import (
     NodeLoss,
     RolloutCounts,
 )
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.skip_reasons import Skipped, SkipReason
-from gitops_ds.telemetry.metrics import AGENTS, Metrics, MetricsSource
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.skip_reasons import Skipped, SkipReason
+from gitops_ds.notify.metrics import AGENTS, Metrics, MetricsSource
 
 COMMIT = CommitId("a" * 40)
 TALLY = NodeCounts(updated=5, node_fault=1, parked=2)

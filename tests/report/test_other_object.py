@@ -7,8 +7,8 @@ from pathlib import Path
 
 import jsonschema
 
-from gitops_ds.model.finding import Place
-from gitops_ds.report import sarif, text
+from gitops_ds.checks.report import sarif, text
+from gitops_ds.core.finding import Place
 from tests.cli.test_fix import AGENT, check, holding
 from tests.report import made
 from tests.report.test_forges import VALIDATOR

@@ -13,8 +13,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from gitops_ds import cli, errors
-from gitops_ds.report import markdown
+from gitops_ds import cli
+from gitops_ds.checks.report import markdown
+from gitops_ds.core import errors
 from tests.cluster import program
 from tests.plan.world import daemonset
 from tests.report import made

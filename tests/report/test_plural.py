@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import gitops_ds
-from gitops_ds.apimachinery import request_costs
-from gitops_ds.model.plain_text import counted, listed
-from gitops_ds.model.request_cost import Cost
+from gitops_ds.core.plain_text import counted, listed
+from gitops_ds.core.request_cost import Cost
+from gitops_ds.kube.apimachinery import request_costs
 
 
 @pytest.mark.parametrize(

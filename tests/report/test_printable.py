@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gitops_ds.checks.report import printable
 from gitops_ds.cli.output import table
-from gitops_ds.git import object_reader
-from gitops_ds.model import plain_text
-from gitops_ds.report import printable
+from gitops_ds.core import plain_text
+from gitops_ds.source.git import object_reader
 from tests.gitservers import Upstream
 
 # control characters, surrogates, separators of lines and paragraphs

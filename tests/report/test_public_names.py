@@ -12,14 +12,14 @@ from typing import get_args
 
 import pytest
 
-from gitops_ds.model.decision import Action
-from gitops_ds.model.events import base
-from gitops_ds.model.events.base import Event
+from gitops_ds.core.decision import Action
+from gitops_ds.core.events import base
+from gitops_ds.core.events.base import Event
+from gitops_ds.notify import log_lines
+from gitops_ds.notify.kube_events import EventRecorder, InvolvedObject
+from gitops_ds.notify.metrics import Metrics
+from gitops_ds.notify.notifications import NotificationBuilder
 from gitops_ds.service.page_view import EventFeed
-from gitops_ds.telemetry import log_lines
-from gitops_ds.telemetry.kube_events import EventRecorder, InvolvedObject
-from gitops_ds.telemetry.metrics import Metrics
-from gitops_ds.telemetry.notifications import NotificationBuilder
 from tests import goldens
 from tests.report.events import AGENT, POD, TEXT, concrete, made, samples
 

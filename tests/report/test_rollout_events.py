@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from gitops_ds.model.events.agents import RolloutFailed
-from gitops_ds.model.events.rollouts import (
+from gitops_ds.core.events.agents import RolloutFailed
+from gitops_ds.core.events.rollouts import (
     RolloutHalted,
     RolloutHeld,
     RolloutProgressed,
     StageNodesReplaced,
 )
-from gitops_ds.model.rollouts.staged_rollout import (
+from gitops_ds.core.rollouts.staged_rollout import (
     Halt,
     HoldKind,
     RolloutRecord,
     StageHold,
     StagesDecision,
 )
-from gitops_ds.telemetry.kube_events import EventRecorder
-from gitops_ds.telemetry.notifications import NotificationBuilder
+from gitops_ds.notify.kube_events import EventRecorder
+from gitops_ds.notify.notifications import NotificationBuilder
 from tests.report.events import AGENT, COMMIT
 
 STAGES = StagesDecision((), frozenset(), (), (), 0, 1, RolloutRecord())

@@ -11,9 +11,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.report import sarif
-from gitops_ds.report.findings import Replacement
+from gitops_ds.checks.report import sarif
+from gitops_ds.checks.report.findings import Replacement
+from gitops_ds.core.finding import Fix, Mend
 from tests.cli.test_fix import AGENT, LIMIT, check, holding
 from tests.report import made
 from tests.report.test_forges import VALIDATOR

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model.finding import Finding, Place
-from gitops_ds.model.objects import Key
-from gitops_ds.model.values import replace
-from gitops_ds.redaction import report as redaction_report
-from gitops_ds.redaction.patterns import HIDDEN
-from gitops_ds.report import findings, formats
+from gitops_ds.checks.report import findings, formats
+from gitops_ds.core.finding import Finding, Place
+from gitops_ds.core.objects import Key
+from gitops_ds.core.redaction import report as redaction_report
+from gitops_ds.core.redaction.patterns import HIDDEN
+from gitops_ds.core.values import replace
 from tests.plan.world import daemonset
 from tests.report import made
 from tests.report.made import finding

@@ -6,17 +6,17 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from gitops_ds.model.rollouts.rollout_gates import (
+from gitops_ds.core.rollouts.rollout_gates import (
     GateRequest,
     GateSample,
     Probe,
     PrometheusRequest,
     Reading,
 )
-from gitops_ds.model.rollouts.staged_rollout import Halt, StageInputs
-from gitops_ds.model.values import replace
-from gitops_ds.rollouts import measured_gates
-from gitops_ds.rollouts.pinned_pods import StagedDecision
+from gitops_ds.core.rollouts.staged_rollout import Halt, StageInputs
+from gitops_ds.core.values import replace
+from gitops_ds.rollouts.decisions import measured_gates
+from gitops_ds.rollouts.decisions.pinned_pods import StagedDecision
 from tests.rollouts.rollout_world import RolloutWorld
 
 INTERVAL = 15.0

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import halted_templates, proofs, target_revisions
-from gitops_ds.model import names
-from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.model.rollouts.proven_templates import TemplateProof
-from gitops_ds.model.rollouts.staged_rollout import StageInputs, StagesDecision
-from gitops_ds.rollouts import pinned_pods
-from gitops_ds.rollouts.pinned_pods import StagedDecision
+from gitops_ds.core import names
+from gitops_ds.core.rollouts import rollout_policy
+from gitops_ds.core.rollouts.proven_templates import TemplateProof
+from gitops_ds.core.rollouts.staged_rollout import StageInputs, StagesDecision
+from gitops_ds.kube.apimachinery import daemonsets, revisions
+from gitops_ds.rollouts.decisions import pinned_pods
+from gitops_ds.rollouts.decisions.pinned_pods import StagedDecision
+from gitops_ds.rollouts.state import halted_templates, proofs, target_revisions
 from tests.daemonset.world import World, daemonset, node, pod_of
 
 SECOND = "agent:2"

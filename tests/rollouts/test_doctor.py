@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import render
-from gitops_ds.commands.doctor import repositories
-from gitops_ds.commands.doctor.result import CheckVerdict, Line
-from gitops_ds.settings import service as settings_of_service
-from gitops_ds.settings.repository import ApproverSettings, RepositorySettings, VerifySettings
+from gitops_ds.cli.commands.doctor import repositories
+from gitops_ds.cli.commands.doctor.result import CheckVerdict, Line
+from gitops_ds.service.settings import service as settings_of_service
+from gitops_ds.service.settings.repository import (
+    ApproverSettings,
+    RepositorySettings,
+    VerifySettings,
+)
+from gitops_ds.source import render
 from tests.render import snapshots
 
 STAGES = "stages: [{name: canary, gates: [flow]}]\n"

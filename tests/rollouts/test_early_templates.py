@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import timestamps
+from gitops_ds.core import names
+from gitops_ds.core.rollouts import rollout_policy
+from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep, StageState
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
-from gitops_ds.model import names
-from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep, StageState
-from gitops_ds.model.values import replace
-from gitops_ds.rollouts import node_selection
-from gitops_ds.rollouts.failures import AttributedNodes
-from gitops_ds.rollouts.staged_nodes import StagedNodes
+from gitops_ds.kube.apimachinery import timestamps
+from gitops_ds.rollouts.decisions import node_selection
+from gitops_ds.rollouts.decisions.failures import AttributedNodes
+from gitops_ds.rollouts.decisions.staged_nodes import StagedNodes
 from tests.daemonset.world import node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 from tests.rollouts.test_stages import FAST

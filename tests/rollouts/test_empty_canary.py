@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.fleet import staged_rollouts
-from gitops_ds.model.plain_text import counted
-from gitops_ds.model.rollouts.staged_rollout import StageState
-from gitops_ds.plan import printers
+from gitops_ds.core.plain_text import counted
+from gitops_ds.core.rollouts.staged_rollout import StageState
+from gitops_ds.deploy.plan import printers
+from gitops_ds.rollouts.views import staged_rollouts
 from tests.daemonset.world import node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both, zoned
 from tests.rollouts.test_staged_simulation import preview

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep
-from gitops_ds.rollouts import failures
-from gitops_ds.rollouts.failures import TouchedPod
+from gitops_ds.core.daemonset import Pod
+from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep
+from gitops_ds.rollouts.decisions import failures
+from gitops_ds.rollouts.decisions.failures import TouchedPod
 
 STEPS = {
     "F": (NodeStep.FAILED, "CrashLoopBackOff"),

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery.rollouts import announced_daemonsets, target_revisions
-from gitops_ds.apimachinery.rollouts.announced_daemonsets import DaemonSetWrite
-from gitops_ds.apimachinery.rollouts.attested_records import Digests
-from gitops_ds.model import names
-from gitops_ds.model.decision import Observation
-from gitops_ds.model.rollouts.rollout_policy import After
-from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
-from gitops_ds.model.values import replace
-from gitops_ds.rollouts import stage_inputs
+from gitops_ds.core import names
+from gitops_ds.core.decision import Observation
+from gitops_ds.core.rollouts.rollout_policy import After
+from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.core.values import replace
+from gitops_ds.rollouts.decisions import stage_inputs
+from gitops_ds.rollouts.state import announced_daemonsets, target_revisions
+from gitops_ds.rollouts.state.announced_daemonsets import DaemonSetWrite
+from gitops_ds.rollouts.state.attested_records import Digests
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 from tests.rollouts.test_stages import FAST
 

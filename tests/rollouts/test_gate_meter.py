@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import simulator
-from gitops_ds.http_library import NoResponse
-from gitops_ds.model.objects import DAEMONSET, CommitId, Key
-from gitops_ds.model.rollouts.rollout_gates import (
+from gitops_ds.core.http_library import NoResponse
+from gitops_ds.core.objects import DAEMONSET, CommitId, Key
+from gitops_ds.core.rollouts.rollout_gates import (
     GateRequest,
     Probe,
     ProbeKind,
@@ -26,10 +25,11 @@ from gitops_ds.model.rollouts.rollout_gates import (
     Subject,
     WebhookRequest,
 )
-from gitops_ds.model.values import replace
+from gitops_ds.core.values import replace
 from gitops_ds.service.rollouts import gate_meter
 from gitops_ds.service.rollouts.gate_meter import HttpGateMeter, Series
-from gitops_ds.settings import service as settings_of_service
+from gitops_ds.service.settings import service as settings_of_service
+from gitops_ds.testing import simulator
 from tests.http_servers import Answer, Reply, http_server
 from tests.rollouts import prometheus
 

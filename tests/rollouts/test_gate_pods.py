@@ -10,15 +10,12 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import pods, timestamps
-from gitops_ds.controller import gate_pods
-from gitops_ds.controller.gate_pods import POD_METRICS, PodGates
-from gitops_ds.errors import Forbidden
-from gitops_ds.model import names
-from gitops_ds.model.cluster import Listing, Selection
-from gitops_ds.model.events.rollouts import RolloutHalted
-from gitops_ds.model.objects import DAEMONSET, POD, CommitId, Key, Resource
-from gitops_ds.model.rollouts.rollout_gates import (
+from gitops_ds.core import names
+from gitops_ds.core.cluster import Listing, Selection
+from gitops_ds.core.errors import Forbidden
+from gitops_ds.core.events.rollouts import RolloutHalted
+from gitops_ds.core.objects import DAEMONSET, POD, CommitId, Key, Resource
+from gitops_ds.core.rollouts.rollout_gates import (
     MemoryRequest,
     NeighboursRequest,
     Probe,
@@ -26,7 +23,10 @@ from gitops_ds.model.rollouts.rollout_gates import (
     Reading,
     Subject,
 )
-from tests.deployer.rollout_scene import NODES, Scene, play
+from gitops_ds.kube.apimachinery import pods, timestamps
+from gitops_ds.rollouts.controller import gate_pods
+from gitops_ds.rollouts.controller.gate_pods import POD_METRICS, PodGates
+from tests.deploy.rollout_scene import NODES, Scene, play
 
 NEIGHBOURS = """\
 stages:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.model.rollouts.rollout_gates import GateSample, ProbeKind, Reading, Verdict
-from gitops_ds.model.rollouts.rollout_policy import Gate
-from gitops_ds.rollouts import gate_readings, measured_gates
-from gitops_ds.rollouts.gate_readings import Assessment
+from gitops_ds.core.rollouts import rollout_policy
+from gitops_ds.core.rollouts.rollout_gates import GateSample, ProbeKind, Reading, Verdict
+from gitops_ds.core.rollouts.rollout_policy import Gate
+from gitops_ds.rollouts.decisions import gate_readings, measured_gates
+from gitops_ds.rollouts.decisions.gate_readings import Assessment
 
 NAN, INF, HUGE = math.nan, math.inf, 1.7e308
 MET, EXCEEDED, NO_DATA = Verdict.MET, Verdict.EXCEEDED, Verdict.NO_DATA

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import pod_cause
-from gitops_ds.fleet import health
-from gitops_ds.model.daemonset import PodCause
-from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.rollouts.halted_rollout import HaltedRollout
-from gitops_ds.model.rollouts.rollout_policy import OnFailure, Revert
-from gitops_ds.model.rollouts.staged_rollout import Halt, StageInputs
-from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts import rollout_reverts
+from gitops_ds.core.daemonset import PodCause
+from gitops_ds.core.objects import CommitId, Digest, Key
+from gitops_ds.core.rollouts.halted_rollout import HaltedRollout
+from gitops_ds.core.rollouts.rollout_policy import OnFailure, Revert
+from gitops_ds.core.rollouts.staged_rollout import Halt, StageInputs
+from gitops_ds.core.values import replace
+from gitops_ds.kube.apimachinery import pod_cause
+from gitops_ds.rollouts.staging import rollout_reverts
+from gitops_ds.status import health
 from tests.apimachinery import kubelet_pods
 from tests.apimachinery.kubelet_pods import (
     EXEC,

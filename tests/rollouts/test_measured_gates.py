@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.model.rollouts.rollout_gates import (
+from gitops_ds.core.rollouts.rollout_gates import (
     GateRequest,
     GateSample,
     MemoryRequest,
@@ -18,8 +18,8 @@ from gitops_ds.model.rollouts.rollout_gates import (
     Reading,
     WebhookRequest,
 )
-from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep, StageState
-from gitops_ds.rollouts import measured_gates
+from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep, StageState
+from gitops_ds.rollouts.decisions import measured_gates
 from tests.daemonset.world import node
 from tests.profiles import examples
 from tests.rollouts.gated_world import GatedWorld, every, no_data, policy, values

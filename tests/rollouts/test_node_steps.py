@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import nodes, pod_contents, pods, timestamps
-from gitops_ds.model import names
-from gitops_ds.model.rollouts.staged_rollout import NodeStep
-from gitops_ds.model.values import replace
-from gitops_ds.rollouts import node_steps, pinned_pods
+from gitops_ds.core import names
+from gitops_ds.core.rollouts.staged_rollout import NodeStep
+from gitops_ds.core.values import replace
+from gitops_ds.kube.apimachinery import nodes, pod_contents, pods, timestamps
+from gitops_ds.rollouts.decisions import node_steps, pinned_pods
 from tests.daemonset.world import OWNER, node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.controller.rollouts import Rollouts
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.rollouts import RolloutHeld, StageNodesReplaced, StageOpened
-from gitops_ds.model.rollouts.staged_rollout import HoldKind, StageHold, StageInputs
-from gitops_ds.rollouts.rollout_holds import RETURNS, ReportedHolds
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.rollouts import RolloutHeld, StageNodesReplaced, StageOpened
+from gitops_ds.core.rollouts.staged_rollout import HoldKind, StageHold, StageInputs
+from gitops_ds.rollouts.controller.rollouts import Rollouts
+from gitops_ds.rollouts.decisions.rollout_holds import RETURNS, ReportedHolds
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 from tests.rollouts.test_stages import FAST
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import rollout_annotations, target_revisions
-from gitops_ds.controller.rollouts import Rollouts
-from gitops_ds.model import names
-from gitops_ds.model.decision import DeletePod
-from gitops_ds.model.rollouts.rollout_policy import After
-from gitops_ds.model.rollouts.staged_rollout import HoldKind, NodeStep, RolloutTarget, StageInputs
-from gitops_ds.model.values import replace
-from gitops_ds.rollouts import stage_inputs
+from gitops_ds.core import names
+from gitops_ds.core.decision import DeletePod
+from gitops_ds.core.rollouts.rollout_policy import After
+from gitops_ds.core.rollouts.staged_rollout import HoldKind, NodeStep, RolloutTarget, StageInputs
+from gitops_ds.core.values import replace
+from gitops_ds.kube.apimachinery import daemonsets, revisions
+from gitops_ds.rollouts.controller.rollouts import Rollouts
+from gitops_ds.rollouts.decisions import stage_inputs
+from gitops_ds.rollouts.state import rollout_annotations, target_revisions
 from tests.daemonset.world import World, daemonset, node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 from tests.rollouts.test_stages import FAST

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.controller.rollouts import Rollouts
-from gitops_ds.model import names
-from gitops_ds.model.decision import CreatePod, DeletePod
-from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
-from gitops_ds.rollouts import stage_inputs
-from gitops_ds.rollouts.node_selection import RETRY_AFTER
+from gitops_ds.core import names
+from gitops_ds.core.decision import CreatePod, DeletePod
+from gitops_ds.core.rollouts import rollout_policy
+from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.rollouts.controller.rollouts import Rollouts
+from gitops_ds.rollouts.decisions import stage_inputs
+from gitops_ds.rollouts.decisions.node_selection import RETRY_AFTER
+from gitops_ds.rollouts.state import target_revisions
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 
 OTHER = "DaemonSet logging/other"

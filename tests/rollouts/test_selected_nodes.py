@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import pods, timestamps
+from gitops_ds.core.live import Node
+from gitops_ds.core.rollouts import rollout_policy
+from gitops_ds.core.rollouts.staged_rollout import NodeStep
 from gitops_ds.daemonset import decide
-from gitops_ds.model.live import Node
-from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.model.rollouts.staged_rollout import NodeStep
-from gitops_ds.rollouts import stage_members
-from gitops_ds.rollouts.stage_members import ZONE, Candidates
-from gitops_ds.rollouts.staged_nodes import StagedNodes
+from gitops_ds.kube.apimachinery import pods, timestamps
+from gitops_ds.rollouts.decisions import stage_members
+from gitops_ds.rollouts.decisions.stage_members import ZONE, Candidates
+from gitops_ds.rollouts.decisions.staged_nodes import StagedNodes
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 from tests.rollouts.test_stages import FAST
 

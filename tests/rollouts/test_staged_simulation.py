@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import nodes
+from gitops_ds.core.change import StagedPreview
+from gitops_ds.core.objects import Body
+from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.daemonset.rollout_simulation import RolloutPace
-from gitops_ds.model.change import StagedPreview
-from gitops_ds.model.objects import Body
-from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.rollouts import staged_simulation
-from gitops_ds.rollouts.staged_simulation import RolloutNodes
+from gitops_ds.kube.apimachinery import nodes
+from gitops_ds.rollouts.decisions import staged_simulation
+from gitops_ds.rollouts.decisions.staged_simulation import RolloutNodes
 from tests.daemonset.world import daemonset
 from tests.profiles import examples
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, zoned

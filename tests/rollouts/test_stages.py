@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.model import names
-from gitops_ds.model.decision import DeletePod
-from gitops_ds.model.rollouts.staged_rollout import NodeStep, StageState
+from gitops_ds.core import names
+from gitops_ds.core.decision import DeletePod
+from gitops_ds.core.rollouts.staged_rollout import NodeStep, StageState
 from tests.daemonset.world import node
 from tests.profiles import examples
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import pod_demands
-from gitops_ds.apimachinery.pod_demands import Demand, Growth
-from gitops_ds.model.daemonset import Phase, Pod
-from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep
-from gitops_ds.rollouts import failures, symptoms
-from gitops_ds.rollouts.symptoms import PULLING, SCHEDULING, STARTING
+from gitops_ds.core.daemonset import Phase, Pod
+from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep
+from gitops_ds.kube.apimachinery import pod_demands
+from gitops_ds.kube.apimachinery.pod_demands import Demand, Growth
+from gitops_ds.rollouts.decisions import failures, symptoms
+from gitops_ds.rollouts.decisions.symptoms import PULLING, SCHEDULING, STARTING
 
 TABLE = (*SCHEDULING, *PULLING, *STARTING)
 PAGE = Path(__file__).parents[2] / "docs/rollouts.md"

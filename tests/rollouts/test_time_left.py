@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.daemonset.rollout_simulation import RolloutPace
-from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.model.rollouts.staged_rollout import (
+from gitops_ds.core.rollouts import rollout_policy
+from gitops_ds.core.rollouts.staged_rollout import (
     Halt,
     HoldKind,
     NodeProgress,
@@ -19,11 +18,12 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StagesDecision,
     StageState,
 )
-from gitops_ds.model.values import replace
-from gitops_ds.rollouts import time_left
-from tests.fleet.staged_world import FAST, Watched, watched
+from gitops_ds.core.values import replace
+from gitops_ds.daemonset.rollout_simulation import RolloutPace
+from gitops_ds.rollouts.decisions import time_left
 from tests.rollouts.rollout_world import SECOND
 from tests.rollouts.test_staged_simulation import PACE, preview
+from tests.status.staged_world import FAST, Watched, watched
 
 POLICIES: dict[str, dict[str, Any]] = {
     "default": {"policy": "v1"},

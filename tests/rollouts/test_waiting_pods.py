@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import timestamps
-from gitops_ds.apimachinery.pods import pod_of
+from gitops_ds.core import names
+from gitops_ds.core.decision import CreatePod, DeletePod
+from gitops_ds.core.rollouts.staged_rollout import NodeStep
 from gitops_ds.daemonset import node_pods
-from gitops_ds.fleet import health
-from gitops_ds.model import names
-from gitops_ds.model.decision import CreatePod, DeletePod
-from gitops_ds.model.rollouts.staged_rollout import NodeStep
-from gitops_ds.rollouts import failures
+from gitops_ds.kube.apimachinery import timestamps
+from gitops_ds.kube.apimachinery.pods import pod_of
+from gitops_ds.rollouts.decisions import failures
+from gitops_ds.status import health
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
 POLICY: dict[str, Any] = {"stages": [{"name": "canary", "nodes": {"count": 1}, "soak": "1h"}]}

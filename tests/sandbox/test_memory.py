@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.git import address
-from gitops_ds.git.repository import Repository
-from gitops_ds.git.revision import Branch
-from gitops_ds.model.sources.repository_limits import MIB
-from gitops_ds.sandbox import memory
+from gitops_ds.core.sources.repository_limits import MIB
+from gitops_ds.source.git import address
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.git.revision import Branch
+from gitops_ds.source.sandbox import memory
 from tests.gitservers import Upstream
 
 UNLIMITED_V1 = str(2**63 - 4096)

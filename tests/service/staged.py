@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import pods
-from gitops_ds.client import config, rest
-from gitops_ds.model.cluster import EVERYTHING, EventType
-from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.objects import POD
+from gitops_ds.core.cluster import EVERYTHING, EventType
+from gitops_ds.core.daemonset import Pod
+from gitops_ds.core.objects import POD
+from gitops_ds.kube.apimachinery import pods
+from gitops_ds.kube.client import config, rest
 from tests import controlplane
 from tests.gitservers import Upstream
 from tests.plan.world import daemonset

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
+from gitops_ds.core import errors
 from gitops_ds.service.git import git_schedule
 from gitops_ds.service.git.git_schedule import FACTOR, LONGEST, PollInterval
-from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.service.settings.repository import RepositorySettings
 
 
 class Clock:

@@ -11,26 +11,30 @@ from typing import Any, cast
 
 import pytest
 
-from gitops_ds.apimachinery.rollouts import rollout_annotations
-from gitops_ds.client.supervisor import ended
-from gitops_ds.commands import rollout_approvals
-from gitops_ds.commands.commits import git_commit
-from gitops_ds.commands.commits.git_commit import Proposal
-from gitops_ds.commands.rollout_approvals import ApprovedStage
-from gitops_ds.errors import Refused
-from gitops_ds.git import address
-from gitops_ds.git.repository import Repository
-from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.rollouts import ApprovalFailed, ApprovalIgnored, StageApproved
-from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
-from gitops_ds.model.rollouts.staged_rollout import RolloutTarget, WaitingStage
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline import open_repository
+from gitops_ds.cli.commands import rollout_approvals
+from gitops_ds.cli.commands.commits import git_commit
+from gitops_ds.cli.commands.commits.git_commit import Proposal
+from gitops_ds.cli.commands.rollout_approvals import ApprovedStage
+from gitops_ds.core import names
+from gitops_ds.core.cluster import Cluster
+from gitops_ds.core.errors import Refused
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.rollouts import ApprovalFailed, ApprovalIgnored, StageApproved
+from gitops_ds.core.objects import CommitId, Key
+from gitops_ds.core.rollouts.halted_rollout import AppliedRollouts
+from gitops_ds.core.rollouts.staged_rollout import RolloutTarget, WaitingStage
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.pipeline import open_repository
+from gitops_ds.kube.client.supervisor import ended
+from gitops_ds.rollouts.state import rollout_annotations
 from gitops_ds.service.rollouts.approvals import ApprovalContext, ApprovalWriter
-from gitops_ds.settings.repository import ApproverSettings, RepositorySettings, VerifySettings
+from gitops_ds.service.settings.repository import (
+    ApproverSettings,
+    RepositorySettings,
+    VerifySettings,
+)
+from gitops_ds.source.git import address
+from gitops_ds.source.git.repository import Repository
 from tests import signing
 from tests.gitservers import Upstream
 from tests.signing import SshSigner

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.git import address
-from gitops_ds.git.cluster_refs import ReportRef
-from gitops_ds.git.commit_writer import Signature
-from gitops_ds.git.repository import Repository
-from gitops_ds.git.signing import Signing, SigningKey
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState
-from gitops_ds.model.sources.signatures import Mode, Trust
-from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.rollouts import cluster_report
+from gitops_ds.core.rollouts.cluster_report import ClusterReport, ClusterState
+from gitops_ds.core.sources.signatures import Mode, Trust
+from gitops_ds.core.values import replace
+from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
 from gitops_ds.service.rollouts import published_reports
+from gitops_ds.source.git import address
+from gitops_ds.source.git.cluster_refs import ReportRef
+from gitops_ds.source.git.commit_writer import Signature
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.git.signing import Signing, SigningKey
 from tests import signing
 from tests.gitservers import Upstream
 

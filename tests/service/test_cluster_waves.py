@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import timestamps
-from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState
+from gitops_ds.core.rollouts import cluster_report
+from gitops_ds.core.rollouts.cluster_report import ClusterReport, ClusterState
+from gitops_ds.kube.apimachinery import timestamps
 from tests import controlplane, gitservers
 from tests.cluster import program
 from tests.service import staged

@@ -12,41 +12,38 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gitops_ds import errors, simulator
-from gitops_ds.commands import service_requests
-from gitops_ds.commands.service_requests import Where
+from gitops_ds.cli.commands import service_requests
+from gitops_ds.cli.commands.service_requests import Where
 from gitops_ds.controller.controller import Controller
-from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer import requests
-from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.deployer.wave_gate import WaveSource
-from gitops_ds.fleet.cluster_reports import ReportInput
-from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.git.cluster_refs import ReportRef
-from gitops_ds.git.commit_writer import Signature
-from gitops_ds.git.revision import RevisionSpec
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.commits import CommitOverdue, CommitWaits, ReportFailed
-from gitops_ds.model.events.deployer import Reconciled, SourceChanged
-from gitops_ds.model.objects import DAEMONSET, CommitId
-from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_report import ClusterOrder, ClusterReport
-from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
-from gitops_ds.model.sources.source_status import Condition, SourceStatus
-from gitops_ds.model.values import replace
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
+from gitops_ds.core import errors
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.commits import CommitOverdue, CommitWaits, ReportFailed
+from gitops_ds.core.events.deployer import Reconciled, SourceChanged
+from gitops_ds.core.objects import DAEMONSET, CommitId
+from gitops_ds.core.rollouts import cluster_report
+from gitops_ds.core.rollouts.cluster_report import ClusterOrder, ClusterReport
+from gitops_ds.core.sources.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.core.sources.source_status import Condition, SourceStatus
+from gitops_ds.core.values import replace
+from gitops_ds.deploy import loop as deployer_loop
+from gitops_ds.deploy import requests
+from gitops_ds.deploy.target import DeployTarget
+from gitops_ds.deploy.wave_gate import WaveSource
+from gitops_ds.ownership.options import ApplyOptions
+from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
 from gitops_ds.service.rollouts import published_reports
-from gitops_ds.service.rollouts.published_reports import (
-    OwnPlace,
-    PublisherContext,
-    ReportPublisher,
-)
-from gitops_ds.settings.repository import RepositorySettings
-from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble, virtual_time
-from tests.deployer.rollout_scene import Processes
-from tests.deployer.test_loop import AGENT, History
+from gitops_ds.service.rollouts.published_reports import OwnPlace, PublisherContext, ReportPublisher
+from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.source.git.cluster_refs import ReportRef
+from gitops_ds.source.git.commit_writer import Signature
+from gitops_ds.source.git.revision import RevisionSpec
+from gitops_ds.status.cluster_reports import ReportInput
+from gitops_ds.status.tracker import StatusTracker
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import Behaviour, NodeSpec, PodFault, Trouble, virtual_time
+from tests.deploy.rollout_scene import Processes
+from tests.deploy.test_loop import AGENT, History
 
 ORDER = {
     "staging": "{}\n",

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.client import config, rest
-from gitops_ds.model.events.drift import DriftDetected
-from gitops_ds.model.objects import DAEMONSET
-from gitops_ds.model.skip_reasons import DriftPolicy
-from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.core.events.drift import DriftDetected
+from gitops_ds.core.objects import DAEMONSET
+from gitops_ds.core.skip_reasons import DriftPolicy
+from gitops_ds.kube.client import config, rest
+from gitops_ds.ownership.options import ApplyOptions
 from tests import controlplane, gitservers
 from tests.cluster.program import in_this_process
 from tests.plan.world import World, daemonset

@@ -10,19 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds import errors, simulator
-from gitops_ds.model.decision import CreatePod
-from gitops_ds.model.events import deployer
-from gitops_ds.model.events.base import ActionFailed, Event, Performed
-from gitops_ds.model.events.commits import CommitRejected, NewCommit
-from gitops_ds.model.events.rollouts import RolloutHalted, StageOpened, StagePassed
-from gitops_ds.model.finding import Place, refusal
-from gitops_ds.model.objects import DAEMONSET, EVENT, NAMESPACE, POD, CommitId, Key
-from gitops_ds.model.rollouts.staged_rollout import Halt
-from gitops_ds.model.skip_reasons import Skipped, SkipReason
+from gitops_ds.core import errors
+from gitops_ds.core.decision import CreatePod
+from gitops_ds.core.events import deployer
+from gitops_ds.core.events.base import ActionFailed, Event, Performed
+from gitops_ds.core.events.commits import CommitRejected, NewCommit
+from gitops_ds.core.events.rollouts import RolloutHalted, StageOpened, StagePassed
+from gitops_ds.core.finding import Place, refusal
+from gitops_ds.core.objects import DAEMONSET, EVENT, NAMESPACE, POD, CommitId, Key
+from gitops_ds.core.rollouts.staged_rollout import Halt
+from gitops_ds.core.skip_reasons import Skipped, SkipReason
+from gitops_ds.notify import kube_events
+from gitops_ds.notify.kube_events import EventCorrelator, InvolvedObject, KubeEvent
 from gitops_ds.service.event_recorder import COMPONENT, CONTROLLER, KubeEventWriter
-from gitops_ds.telemetry import kube_events
-from gitops_ds.telemetry.kube_events import EventCorrelator, InvolvedObject, KubeEvent
+from gitops_ds.testing import simulator
 from tests.simulator import setup
 
 COMMIT = CommitId("a" * 40)

@@ -9,11 +9,11 @@ from typing import cast
 
 import pytest
 
-from gitops_ds.git import address
-from gitops_ds.git.repository import Repository
 from gitops_ds.service.git.git_source import GitSource
 from gitops_ds.service.prepare_process import Preparing
-from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.source.git import address
+from gitops_ds.source.git.repository import Repository
 from tests.gitservers import Upstream
 
 

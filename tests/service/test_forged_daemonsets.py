@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gitops_ds.apimachinery.rollouts import proofs
-from gitops_ds.client import config, rest
-from gitops_ds.deployer import state_store
-from gitops_ds.model import names
-from gitops_ds.model.rollouts.proven_templates import TemplateHistory
+from gitops_ds.core import names
+from gitops_ds.core.rollouts.proven_templates import TemplateHistory
+from gitops_ds.deploy import state_store
+from gitops_ds.kube.client import config, rest
+from gitops_ds.rollouts.state import proofs
 from tests import controlplane
 from tests.gitservers import Upstream
 from tests.service import staged

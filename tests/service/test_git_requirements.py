@@ -8,16 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from gitops_ds import errors
-from gitops_ds.apimachinery import agent_records
-from gitops_ds.model import names
-from gitops_ds.model.deployer_state import TEMPLATES, DeployerState
-from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
-from gitops_ds.model.values import replace
+from gitops_ds.core import errors, names
+from gitops_ds.core.deployer_state import TEMPLATES, DeployerState
+from gitops_ds.core.objects import CommitId, Digest, Key
+from gitops_ds.core.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
+from gitops_ds.core.values import replace
+from gitops_ds.kube.apimachinery import agent_records
 from gitops_ds.service.required_agents import READ_EVERY, GitRequirements
 from gitops_ds.service.runnable import DeployerPart
-from gitops_ds.simulator import virtual_time
+from gitops_ds.testing.simulator import virtual_time
 from tests.plan.world import daemonset
 
 COMMIT = CommitId("a" * 40)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.client import config, rest
-from gitops_ds.plan.options import ApplyOptions, Guards
-from gitops_ds.plan.permissions import Impersonation
+from gitops_ds.kube.client import config, rest
+from gitops_ds.ownership.options import ApplyOptions, Guards
+from gitops_ds.ownership.permissions import Impersonation
 from tests import controlplane
 from tests.plan.world import World, config_map, daemonset
 

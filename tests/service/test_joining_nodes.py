@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import timestamps
-from gitops_ds.model import names
-from gitops_ds.model.startup_taints import OWN
+from gitops_ds.core import names
+from gitops_ds.core.startup_taints import OWN
+from gitops_ds.kube.apimachinery import timestamps
 from tests import controlplane, gitservers
 from tests.cluster.program import PROGRAM
 from tests.plan.world import daemonset

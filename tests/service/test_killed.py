@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.client import config, rest
-from gitops_ds.deployer import state_store
-from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.pipeline import open_repository
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.deploy import state_store
+from gitops_ds.deploy.pipeline import open_repository
+from gitops_ds.kube.client import config, rest
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 from tests.service.test_service import running, until

@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.client import config, rest
-from gitops_ds.model.objects import DAEMONSET, LEASE, POD
+from gitops_ds.core import errors
+from gitops_ds.core.objects import DAEMONSET, LEASE, POD
+from gitops_ds.kube.client import config, rest
 from tests import controlplane
 from tests.plan.world import daemonset
 from tests.service.test_killed_rollout import Watcher, image

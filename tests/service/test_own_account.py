@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.client import connect
-from gitops_ds.client.connect import Connection
-from gitops_ds.model.cluster import Cluster, Identity
-from gitops_ds.model.objects import Resource
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import Cluster, Identity
+from gitops_ds.core.objects import Resource
+from gitops_ds.kube.client import connect
+from gitops_ds.kube.client.connect import Connection
 from gitops_ds.service import own_account
 from tests import controlplane
 

@@ -11,8 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from gitops_ds.apimachinery import pods
-from gitops_ds.model import names
+from gitops_ds.core import names
+from gitops_ds.kube.apimachinery import pods
 from tests import controlplane
 from tests.gitservers import Upstream
 from tests.plan.world import daemonset

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.git import address
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.sources.repository_limits import DEFAULT, PROGRAMS
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline import open_repository
-from gitops_ds.renderers.process import RENDER
-from gitops_ds.sandbox import memory
+from gitops_ds.core import errors
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.sources.repository_limits import DEFAULT, PROGRAMS
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.service import prepare_process
 from gitops_ds.service.prepare_process import Preparing
 from gitops_ds.service.prepare_worker import Job
-from gitops_ds.settings import service
+from gitops_ds.service.settings import service
+from gitops_ds.source.git import address
+from gitops_ds.source.renderers.process import RENDER
+from gitops_ds.source.sandbox import memory
 
 
 @pytest.mark.parametrize("seconds", [1.5, 60])

@@ -9,7 +9,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from gitops_ds.model import names
+from gitops_ds.core import names
 from tests import controlplane
 from tests.gitservers import Upstream
 from tests.service import staged

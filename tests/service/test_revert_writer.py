@@ -12,26 +12,26 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.client.supervisor import ended
-from gitops_ds.deployer.template_causes import CauseFinder, CommitSource
+from gitops_ds.core.duration import Duration
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.rollouts import RevertCommitted, RevertFailed, RevertProposed
+from gitops_ds.core.objects import CommitId, Digest, Key
+from gitops_ds.core.rollouts.halted_rollout import AppliedRollouts, HaltedRollout
+from gitops_ds.core.rollouts.rollout_policy import Revert
+from gitops_ds.core.rollouts.staged_rollout import Halt
+from gitops_ds.core.rollouts.template_cause import RenderedCommit
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.deploy.pipeline.prepare import Prepared
+from gitops_ds.deploy.template_causes import CauseFinder, CommitSource
 from gitops_ds.forges.contract import ForgeKind
-from gitops_ds.git import address
-from gitops_ds.git.repository import Repository
-from gitops_ds.model.duration import Duration
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.rollouts import RevertCommitted, RevertFailed, RevertProposed
-from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollout
-from gitops_ds.model.rollouts.rollout_policy import Revert
-from gitops_ds.model.rollouts.staged_rollout import Halt
-from gitops_ds.model.rollouts.template_cause import RenderedCommit
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline import prepare
-from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan.rollouts import git_template
-from gitops_ds.render import bundle as rendering
+from gitops_ds.kube.client.supervisor import ended
+from gitops_ds.rollouts.staging import git_template
 from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
-from gitops_ds.settings.repository import ForgeSettings, RepositorySettings
+from gitops_ds.service.settings.repository import ForgeSettings, RepositorySettings
+from gitops_ds.source.git import address
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.render import bundle as rendering
 from tests import gitservers
 from tests.http_servers import Reply, http_server
 from tests.plan.world import daemonset

@@ -16,10 +16,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from gitops_ds.apimachinery.rollouts import attested_records
-from gitops_ds.client import rollout_ledger
-from gitops_ds.model import names
-from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt, RolloutRecord
+from gitops_ds.core import names
+from gitops_ds.core.rollouts.staged_rollout import FailedNode, Halt, RolloutRecord
+from gitops_ds.rollouts.state import attested_records, rollout_ledger
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 from tests.service.test_service import running, settings, until

@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gitops_ds.client import config, rest
-from gitops_ds.client.config import ClientConfig
-from gitops_ds.client.fence import Fence
-from gitops_ds.client.kubeconfig import KubeconfigEntry
-from gitops_ds.client.leader_election import Candidate
-from gitops_ds.client.leader_lease import Clocks, Election
-from gitops_ds.model.objects import LEASE
+from gitops_ds.core.objects import LEASE
+from gitops_ds.kube.client import config, rest
+from gitops_ds.kube.client.config import ClientConfig
+from gitops_ds.kube.client.fence import Fence
+from gitops_ds.kube.client.kubeconfig import KubeconfigEntry
+from gitops_ds.kube.client.leader_election import Candidate
+from gitops_ds.kube.client.leader_lease import Clocks, Election
 from tests import controlplane
 
 pytestmark = [pytest.mark.slow, pytest.mark.controlplane, pytest.mark.system]

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gitops_ds.model import names
+from gitops_ds.core import names
 from tests import controlplane
 from tests.gitservers import Upstream
 from tests.service import staged

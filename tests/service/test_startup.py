@@ -12,25 +12,25 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds import errors
 from gitops_ds.checks.engine.contexts import ClusterContext
-from gitops_ds.deployer.owner_identity import FoundOwner
-from gitops_ds.git import address
-from gitops_ds.git.repository import Repository
-from gitops_ds.model.duration import Duration
-from gitops_ds.model.events.deployer import ReconcileFailed
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
-from gitops_ds.model.sources.source_status import Condition
-from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.sandbox import memory
+from gitops_ds.core import errors
+from gitops_ds.core.duration import Duration
+from gitops_ds.core.events.deployer import ReconcileFailed
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.sources.bundle import Bundle, ClusterFacts
+from gitops_ds.core.sources.source_status import Condition
+from gitops_ds.deploy.owner_identity import FoundOwner
+from gitops_ds.deploy.pipeline.prepare import Prepared
 from gitops_ds.service import prepare_process
 from gitops_ds.service.context import ServiceContext
 from gitops_ds.service.git.git_source import GitSource
 from gitops_ds.service.git.git_startup import Startup
-from gitops_ds.settings.repository import RepositorySettings
-from gitops_ds.settings.service import Service
-from gitops_ds.simulator import SimulatedCluster
+from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.service.settings.service import Service
+from gitops_ds.source.git import address
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.sandbox import memory
+from gitops_ds.testing.simulator import SimulatedCluster
 
 URL = "https://git.example.com/fleet"
 

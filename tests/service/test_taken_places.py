@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model import names
+from gitops_ds.core import names
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 from tests.service.test_service import running, settings, until

@@ -19,13 +19,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from gitops_ds import errors, simulator
-from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.core import errors, spans
+from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.service import otel
-from gitops_ds.simulator import virtual_time
-from gitops_ds.telemetry import spans
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 from tests import controlplane, gitservers
-from tests.deployer.test_loop import AGENT, History, loop_on
+from tests.deploy.test_loop import AGENT, History, loop_on
 from tests.http_servers import Reply, http_server
 from tests.plan.world import daemonset
 from tests.service.test_service import running, until

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors, simulator
-from gitops_ds.apimachinery import timestamps
-from gitops_ds.commands import uninstall
-from gitops_ds.model import startup_taints
-from gitops_ds.model.objects import LEASE, NAMESPACE, NODE
-from gitops_ds.simulator import virtual_time
+from gitops_ds.cli.commands import uninstall
+from gitops_ds.core import errors, startup_taints
+from gitops_ds.core.objects import LEASE, NAMESPACE, NODE
+from gitops_ds.kube.apimachinery import timestamps
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 from tests import controlplane, gitservers
 from tests.cluster.program import Ended, in_this_process
 from tests.plan.world import daemonset

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.errors import SettingsError
-from gitops_ds.model.cluster import Identity
-from gitops_ds.model.objects import Key
-from gitops_ds.model.skip_reasons import DriftPolicy
-from gitops_ds.plan.ignore_differences import IgnoreRule
-from gitops_ds.plan.options import ApplyOptions, Guards, Limit, Policy
-from gitops_ds.plan.permissions import Impersonation
-from gitops_ds.settings import service
-from gitops_ds.settings.apply import ApplySettings
-from gitops_ds.settings.base import decode
+from gitops_ds.core.cluster import Identity
+from gitops_ds.core.errors import SettingsError
+from gitops_ds.core.objects import Key
+from gitops_ds.core.skip_reasons import DriftPolicy
+from gitops_ds.ownership.ignore_differences import IgnoreRule
+from gitops_ds.ownership.options import ApplyOptions, Guards, Limit, Policy
+from gitops_ds.ownership.permissions import Impersonation
+from gitops_ds.service.settings import service
+from gitops_ds.service.settings.apply import ApplySettings
+from gitops_ds.service.settings.base import decode
 
 
 def test_every_key_has_its_effect() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.errors import SettingsError
-from gitops_ds.model.rollouts.staged_rollout import Approver
-from gitops_ds.settings import service
+from gitops_ds.core.errors import SettingsError
+from gitops_ds.core.rollouts.staged_rollout import Approver
+from gitops_ds.service.settings import service
 
 KEYS = {"verify": {"allowedSignersFile": "/etc/signers"}}
 FORGE = {"forge": {"kind": "github", "tokenFile": "/etc/token"}}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.client.leader_election import LeaseTiming
-from gitops_ds.errors import SettingsError
-from gitops_ds.settings import service
-from gitops_ds.settings.base import decode
-from gitops_ds.settings.service import ElectionSettings
+from gitops_ds.core.errors import SettingsError
+from gitops_ds.kube.client.leader_election import LeaseTiming
+from gitops_ds.service.settings import service
+from gitops_ds.service.settings.base import decode
+from gitops_ds.service.settings.service import ElectionSettings
 
 
 @pytest.mark.parametrize(

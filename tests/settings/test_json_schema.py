@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.settings import json_schema, service
+from gitops_ds.service.settings import json_schema, service
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.errors import SettingsError
-from gitops_ds.settings import service
+from gitops_ds.core.errors import SettingsError
+from gitops_ds.service.settings import service
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.errors import SettingsError
-from gitops_ds.model.live import Taint
-from gitops_ds.model.startup_taints import Enforce, StartupTaintPolicy
-from gitops_ds.settings import service
+from gitops_ds.core.errors import SettingsError
+from gitops_ds.core.live import Taint
+from gitops_ds.core.startup_taints import Enforce, StartupTaintPolicy
+from gitops_ds.service.settings import service
 
 
 def policy(document: dict[str, Any]) -> StartupTaintPolicy | None:

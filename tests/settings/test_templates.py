@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gitops_ds.deployer.templates.template_selector import TemplateSelector
-from gitops_ds.model.objects import CONFIG_MAP, SECRET
-from gitops_ds.plan.own_objects import OwnAccount
-from gitops_ds.plan.permissions import AllowList
-from gitops_ds.settings import service
+from gitops_ds.core.objects import CONFIG_MAP, SECRET
+from gitops_ds.deploy.templates.template_selector import TemplateSelector
+from gitops_ds.ownership.own_objects import OwnAccount
+from gitops_ds.ownership.permissions import AllowList
+from gitops_ds.service.settings import service
 
 
 def test_templates_are_read_only_when_configured() -> None:

@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gitops_ds import simulator
-from gitops_ds.apimachinery import pods
-from gitops_ds.model.cluster import EventType, WatchEvent
-from gitops_ds.model.objects import NODE, POD, Body, Resource
-from gitops_ds.model.values import replace
+from gitops_ds.core.cluster import EventType, WatchEvent
+from gitops_ds.core.objects import NODE, POD, Body, Resource
+from gitops_ds.core.values import replace
+from gitops_ds.kube.apimachinery import pods
+from gitops_ds.testing import simulator
 
 # seconds; the longest outage of a scenario and the longest wait of a watch that failed fit in
 LATE = 120.0

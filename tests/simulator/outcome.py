@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gitops_ds.model import names
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body
-from gitops_ds.simulator.store import ObjectStore
+from gitops_ds.core import names
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body
+from gitops_ds.testing.simulator.store import ObjectStore
 from tests.simulator import observer
 
 

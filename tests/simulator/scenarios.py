@@ -15,15 +15,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitops_ds import errors, simulator
-from gitops_ds.apimachinery import pods
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Resource
-from gitops_ds.simulator import faults as simulator_faults
-from gitops_ds.simulator import virtual_time
-from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
-from gitops_ds.simulator.store import ObjectStore
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Resource
+from gitops_ds.kube.apimachinery import pods
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import faults as simulator_faults
+from gitops_ds.testing.simulator import virtual_time
+from gitops_ds.testing.simulator.faults import RequestFault, Silence, SimulatedRequest
+from gitops_ds.testing.simulator.store import ObjectStore
 from tests.daemonset import world
 from tests.simulator import observer, outcome
 from tests.simulator.observer import Observer

@@ -12,14 +12,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitops_ds import simulator
-from gitops_ds.apimachinery import pods
 from gitops_ds.controller.controller import Controller
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.events import base
-from gitops_ds.model.objects import DAEMONSET, POD, Key
-from gitops_ds.simulator import virtual_time
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.events import base
+from gitops_ds.core.objects import DAEMONSET, POD, Key
+from gitops_ds.kube.apimachinery import pods
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 from tests.daemonset import world
 
 KEY = Key("apps", "DaemonSet", "default", "agent")

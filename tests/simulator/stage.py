@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gitops_ds import simulator
+from gitops_ds.core.objects import POD, Body
 from gitops_ds.daemonset import pod_changes
-from gitops_ds.model.objects import POD, Body
-from gitops_ds.simulator import virtual_time
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 
 WELL = simulator.Behaviour()
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors
-from gitops_ds.apimachinery import daemonsets, pods, revisions
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.events import base
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NAMESPACE, POD
-from gitops_ds.simulator import faults
-from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.events import base
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NAMESPACE, POD
+from gitops_ds.kube.apimachinery import daemonsets, pods, revisions
+from gitops_ds.testing.simulator import faults
+from gitops_ds.testing.simulator.faults import RequestFault, Silence, SimulatedRequest
 from tests.daemonset import world
 from tests.simulator.setup import Setup, daemonset, each, play, set_up
 

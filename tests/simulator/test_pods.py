@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors, simulator
-from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.live import Taint
-from gitops_ds.model.objects import NODE, POD
-from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import PatchType
+from gitops_ds.core.live import Taint
+from gitops_ds.core.objects import NODE, POD
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import Behaviour, NodeSpec, PodFault, Trouble
 from tests.simulator import stage
 
 play = stage.play

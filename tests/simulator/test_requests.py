@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import errors, simulator
-from gitops_ds.model.cluster import EventType, WatchEvent
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, POD, Body
-from gitops_ds.simulator import faults as simulator_faults
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import EventType, WatchEvent
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, POD, Body
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import faults as simulator_faults
 from tests.simulator import stage
 
 play = stage.play

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from gitops_ds.simulator import virtual_time
+from gitops_ds.testing.simulator import virtual_time
 
 
 def test_an_hour_passes_at_once() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gitops_ds.apimachinery import builtin_resources
-from gitops_ds.model.objects import group_of
+from gitops_ds.core.objects import group_of
+from gitops_ds.kube.apimachinery import builtin_resources
 from gitops_ds.yaml import parser
 
 Body = dict[str, Any]

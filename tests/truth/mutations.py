@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final
 
-from gitops_ds.apimachinery import kubernetes_types, kubernetes_versions
 from gitops_ds.checks.admission import object_names
+from gitops_ds.kube.apimachinery import kubernetes_types, kubernetes_versions
 from tests.truth.bases import Body
 
 # Takes a field away; None would be written as null.

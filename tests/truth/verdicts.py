@@ -21,11 +21,11 @@ from urllib.parse import quote
 
 import aiohttp
 
-from gitops_ds.apimachinery import builtin_resources
-from gitops_ds.model.finding import Finding
-from gitops_ds.model.objects import group_of
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.pipeline import prepare
+from gitops_ds.core.finding import Finding
+from gitops_ds.core.objects import group_of
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.kube.apimachinery import builtin_resources
 from tests.controlplane import ControlPlane
 from tests.truth import bases, mutations
 from tests.truth.bases import Body

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.model.deployer_state import Push
-from gitops_ds.model.health import AgentStatus
-from gitops_ds.settings.base import decode
-from gitops_ds.settings.listen import ListenSettings
-from gitops_ds.telemetry.metrics import Metrics, MetricsSource
-from gitops_ds.web import connections, server, webhooks
-from gitops_ds.web.page import routes
-from gitops_ds.web.page.access import AccessKind, PageGuard, PageToken
+from gitops_ds.core.deployer_state import Push
+from gitops_ds.core.health import AgentStatus
+from gitops_ds.notify.metrics import Metrics, MetricsSource
+from gitops_ds.service.settings.base import decode
+from gitops_ds.service.settings.listen import ListenSettings
+from gitops_ds.service.web import connections, server, webhooks
+from gitops_ds.service.web.page import routes
+from gitops_ds.service.web.page.access import AccessKind, PageGuard, PageToken
 from tests.page import fleets
 from tests.web import attacks
 from tests.web.test_webhook_abuse import right

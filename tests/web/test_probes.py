@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
+from gitops_ds.core.sources.source_status import EFFECTS, Condition, SourceStatus
 from gitops_ds.service.http import STUCK, Probes
 from gitops_ds.service.runnable import DeployerPart
-from gitops_ds.settings.listen import Readiness
-from gitops_ds.web import connections, server
+from gitops_ds.service.settings.listen import Readiness
+from gitops_ds.service.web import connections, server
 from tests.web import attacks
 
 

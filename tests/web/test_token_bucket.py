@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitops_ds.model.rate_limits import TokenBucket
+from gitops_ds.core.rate_limits import TokenBucket
 
 
 def test_a_burst_and_then_the_rate() -> None:

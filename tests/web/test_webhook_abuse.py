@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from gitops_ds.model.deployer_state import Push
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.requests import WebhookReceived, WebhookResult
-from gitops_ds.web import connections, server, webhook_payloads, webhooks
+from gitops_ds.core.deployer_state import Push
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.requests import WebhookReceived, WebhookResult
+from gitops_ds.service.web import connections, server, webhook_payloads, webhooks
 from tests.web.test_webhooks import GITHUB, SECRET, body_of, headers_of
 
 CAP = 4096

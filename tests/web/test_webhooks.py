@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from gitops_ds.model.deployer_state import Push
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.requests import WebhookResult
-from gitops_ds.web import webhook_payloads, webhooks
-from gitops_ds.web.webhook_payloads import PushEvent
+from gitops_ds.core.deployer_state import Push
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.requests import WebhookResult
+from gitops_ds.service.web import webhook_payloads, webhooks
+from gitops_ds.service.web.webhook_payloads import PushEvent
 
 SECRET = b"It's a Secret to Everybody"
 COMMIT, OLD, NONE = "ab" * 20, "cd" * 20, "0" * 40

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 from typing import Any
 
-from gitops_ds import errors
-from gitops_ds.model.cluster import Propagation
-from gitops_ds.model.objects import (
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import Propagation
+from gitops_ds.core.objects import (
     CONFIG_MAP,
     CONTROLLER_REVISION,
     DAEMONSET,
@@ -18,8 +18,8 @@ from gitops_ds.model.objects import (
     Body,
     Resource,
 )
-from gitops_ds.simulator import NodeSpec, Silence, SimulatedRequest, faults
-from gitops_ds.simulator.faults import RequestFault
+from gitops_ds.testing.simulator import NodeSpec, Silence, SimulatedRequest, faults
+from gitops_ds.testing.simulator.faults import RequestFault
 from tests.worlds.world import NAME, SPACE, Disturbance, World, image_of
 
 DENIALS = (400, 403, 404, 409, 422, 429, 500, 503)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from gitops_ds.model.skip_reasons import DriftPolicy
+from gitops_ds.core.skip_reasons import DriftPolicy
 from tests.worlds import staged_faults as faults
 from tests.worlds import staged_oracle
 from tests.worlds import staged_people as people

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.objects import NODE
 from gitops_ds.daemonset.cache import WATCHED
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.objects import NODE
-from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure
+from gitops_ds.testing.simulator.faults import RequestFault, SimulatedRequest, failure
 from tests.worlds import staged_oracle
 from tests.worlds.staged_oracle import ZONE
 from tests.worlds.staged_world import StagedWorld, node_spec

@@ -15,14 +15,14 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.model.objects import Body, CommitId, Key
-from gitops_ds.model.rollouts.rollout_gates import (
+from gitops_ds.core.objects import Body, CommitId, Key
+from gitops_ds.core.rollouts.rollout_gates import (
     GateRequest,
     GateSample,
     PrometheusRequest,
     Reading,
 )
-from tests.deployer.test_loop import History
+from tests.deploy.test_loop import History
 
 SPACE, NAME, LABELS = "default", "agent", {"app": "agent"}
 GOOD, BAD, LATE, MUTE = "good", "bad", "late", "mute"

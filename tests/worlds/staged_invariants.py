@@ -21,16 +21,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gitops_ds.apimachinery import revisions
-from gitops_ds.apimachinery.rollouts import proofs
-from gitops_ds.fleet import agents
-from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.daemonset import Counts
-from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.events.rollouts import RolloutHalted
-from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import (
+from gitops_ds.core import names
+from gitops_ds.core.cluster import Cluster
+from gitops_ds.core.daemonset import Counts
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.events.rollouts import RolloutHalted
+from gitops_ds.core.health import HealthState
+from gitops_ds.core.objects import (
     CONTROLLER_REVISION,
     DAEMONSET,
     POD,
@@ -38,9 +35,12 @@ from gitops_ds.model.objects import (
     Resource,
     annotations_of,
 )
-from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateProof
-from gitops_ds.plan import field_managers
-from gitops_ds.simulator.faults import SimulatedRequest
+from gitops_ds.core.rollouts.proven_templates import ProofKind, TemplateProof
+from gitops_ds.kube.apimachinery import revisions
+from gitops_ds.ownership import field_managers
+from gitops_ds.rollouts.state import proofs
+from gitops_ds.status import agents
+from gitops_ds.testing.simulator.faults import SimulatedRequest
 from tests.worlds import staged_oracle
 from tests.worlds.staged_git import BAD, GOOD, MUTE, NAME, Content, template_id
 from tests.worlds.staged_oracle import HEALED, Oracle, PodView

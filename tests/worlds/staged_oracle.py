@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import pods
-from gitops_ds.apimachinery.rollouts import halted_templates
-from gitops_ds.model import names
-from gitops_ds.model.cluster import EventType
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Resource, annotations_of
-from gitops_ds.simulator.store import StoredChange
+from gitops_ds.core import names
+from gitops_ds.core.cluster import EventType
+from gitops_ds.core.objects import DAEMONSET, NODE, POD, Body, Resource, annotations_of
+from gitops_ds.kube.apimachinery import pods
+from gitops_ds.rollouts.state import halted_templates
+from gitops_ds.testing.simulator.store import StoredChange
 from tests.worlds.staged_git import NAME, SPACE, Shape, StagedHistory, template_id
 
 PEOPLE, SERVICE, BUILT_IN, SECOND = "people", "service", "built-in controller", "second service"

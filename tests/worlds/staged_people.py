@@ -6,12 +6,12 @@ import asyncio
 import json
 from typing import Any
 
-from gitops_ds.apimachinery import revisions
-from gitops_ds.commands import service_requests
-from gitops_ds.model import names
-from gitops_ds.model.cluster import Propagation
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body
-from gitops_ds.model.skip_reasons import DriftPolicy
+from gitops_ds.cli.commands import service_requests
+from gitops_ds.core import names
+from gitops_ds.core.cluster import Propagation
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body
+from gitops_ds.core.skip_reasons import DriftPolicy
+from gitops_ds.kube.apimachinery import revisions
 from tests.worlds.staged_git import BAD, GOOD, NAME, SPACE, image, template_id
 from tests.worlds.staged_oracle import RESTARTED_AT
 from tests.worlds.staged_world import OWNER, StagedWorld

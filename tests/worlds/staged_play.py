@@ -12,10 +12,11 @@ import contextlib
 import random
 from collections.abc import Sequence
 
-from gitops_ds import errors, simulator
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.skip_reasons import DriftPolicy
-from gitops_ds.simulator import Behaviour, PodFault, Trouble, virtual_time
+from gitops_ds.core import errors
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.skip_reasons import DriftPolicy
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import Behaviour, PodFault, Trouble, virtual_time
 from tests.worlds import staged_invariants, staged_people
 from tests.worlds.staged_events import StagedEvent
 from tests.worlds.staged_git import BAD, GOOD, LATE, MUTE, Shape, draw_shape

@@ -12,27 +12,27 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import cast
 
-from gitops_ds import errors
-from gitops_ds.deployer.template_causes import CauseFinder, CommitSource
-from gitops_ds.git.commit_writer import CommitReason
-from gitops_ds.git.repository import Repository
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollouts.halted_rollout import (
+from gitops_ds.core import errors
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.rollouts.halted_rollout import (
     AppliedRollouts,
     BranchCommit,
     FileChange,
     HaltedRollout,
     RolloutIdentity,
 )
-from gitops_ds.model.rollouts.template_cause import RenderedCommit
-from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline import prepare
-from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan.rollouts import git_template
-from gitops_ds.render import bundle as rendering
+from gitops_ds.core.rollouts.template_cause import RenderedCommit
+from gitops_ds.core.sources.source_tree import CommitInfo, SourceTree
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.deploy.pipeline.prepare import Prepared
+from gitops_ds.deploy.template_causes import CauseFinder, CommitSource
+from gitops_ds.rollouts.staging import git_template
 from gitops_ds.service.rollouts.revert_writer import NotNow, RevertContext, RevertWriter
-from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.source.git.commit_writer import CommitReason
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.render import bundle as rendering
 from tests.worlds.staged_git import StagedHistory
 
 BESIDE = "agents/beside/config.json"

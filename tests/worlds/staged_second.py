@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gitops_ds.model.objects import POD, Body
-from gitops_ds.simulator.store import ObjectStore
-from tests.deployer.test_loop import History
+from gitops_ds.core.objects import POD, Body
+from gitops_ds.testing.simulator.store import ObjectStore
+from tests.deploy.test_loop import History
 from tests.worlds.staged_git import image, template_id
 
 OWNER, SPACE, NAME = "second", "kube-public", "other"

@@ -18,14 +18,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitops_ds import errors, simulator
-from gitops_ds.apimachinery import pods
-from gitops_ds.apimachinery.rollouts import proofs
-from gitops_ds.deployer import state_store
-from gitops_ds.model import names
-from gitops_ds.model.cluster import PatchType, Propagation
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, POD, Body, Resource
-from gitops_ds.model.rollouts.proven_templates import TemplateProof
+from gitops_ds.core import errors, names
+from gitops_ds.core.cluster import PatchType, Propagation
+from gitops_ds.core.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, POD, Body, Resource
+from gitops_ds.core.rollouts.proven_templates import TemplateProof
+from gitops_ds.deploy import state_store
+from gitops_ds.kube.apimachinery import pods
+from gitops_ds.rollouts.state import proofs
+from gitops_ds.testing import simulator
 from tests.worlds import staged_oracle
 from tests.worlds.staged_git import DEMANDS, NAME, PORT, SPACE, image
 from tests.worlds.staged_world import OWNER, StagedWorld

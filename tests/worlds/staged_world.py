@@ -15,18 +15,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from gitops_ds import errors, simulator
-from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.controller.controller import Controller
-from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer import revision_selector, state_store
-from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.model import names
-from gitops_ds.model.cluster import EventType
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.rollouts import RolloutHalted
-from gitops_ds.model.objects import (
+from gitops_ds.core import errors, names
+from gitops_ds.core.cluster import EventType
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.rollouts import RolloutHalted
+from gitops_ds.core.objects import (
     CONFIG_MAP,
     CONTROLLER_REVISION,
     DAEMONSET,
@@ -35,15 +30,20 @@ from gitops_ds.model.objects import (
     Body,
     Resource,
 )
-from gitops_ds.model.skip_reasons import DriftPolicy
-from gitops_ds.pipeline import prepare
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.simulator import NodeSpec
-from gitops_ds.simulator import faults as simulator_faults
-from gitops_ds.simulator.faults import Faults, RequestFault, SimulatedRequest
-from gitops_ds.simulator.store import StoredChange
-from tests.deployer.rollout_scene import NoRollouts, led
-from tests.deployer.test_loop import History, announced_in
+from gitops_ds.core.skip_reasons import DriftPolicy
+from gitops_ds.deploy import loop as deployer_loop
+from gitops_ds.deploy import revision_selector, state_store
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.deploy.target import DeployTarget
+from gitops_ds.ownership.options import ApplyOptions
+from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import NodeSpec
+from gitops_ds.testing.simulator import faults as simulator_faults
+from gitops_ds.testing.simulator.faults import Faults, RequestFault, SimulatedRequest
+from gitops_ds.testing.simulator.store import StoredChange
+from tests.deploy.rollout_scene import NoRollouts, led
+from tests.deploy.test_loop import History, announced_in
 from tests.simulator.setup import strict
 from tests.worlds import staged_oracle, staged_second
 from tests.worlds.staged_git import (

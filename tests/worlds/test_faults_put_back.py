@@ -15,7 +15,7 @@ import pytest
 from tests.worlds.private_copy import Copy
 
 WORLDS = 300
-SHARED = ("gitops_ds.model", "gitops_ds.errors")
+SHARED = ("gitops_ds.core",)
 
 FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
     "an orphan counts as the DaemonSet's before the cluster shows its adoption, and a refused "
@@ -42,7 +42,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "a Namespace that leaves Git is deleted as any object": {
-        "gitops_ds.plan.deletions": (
+        "gitops_ds.deploy.plan.deletions": (
             (
                 'return (key.group, key.kind) in (("", "Namespace"), ("apiextensions.k8s.io", '
                 '"CustomResourceDefinition"))'
@@ -51,13 +51,13 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "a watch that fails while lists work is retried indefinitely, without a list": {
-        "gitops_ds.client.informer": (
+        "gitops_ds.kube.client.informer": (
             "    if (broken or silent) and (not isinstance(ended.error, Expired)):",
             "    if False:",
         ),
     },
     "a picture of any age is good enough": {
-        "gitops_ds.deployer.watch_cache": ("OLDEST_PICTURE = 660.0", "OLDEST_PICTURE = 1e9"),
+        "gitops_ds.deploy.watch_cache": ("OLDEST_PICTURE = 660.0", "OLDEST_PICTURE = 1e9"),
     },
     "a revision that a finalizer holds is deleted again and again, and nothing slows that down": {
         "gitops_ds.daemonset.history": (
@@ -73,7 +73,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         "gitops_ds.daemonset.memory": ("often = often or count > OFTEN", "pass"),
     },
     "what carries the owner's label is deleted, regardless of its writer": {
-        "gitops_ds.plan.object_owner": (
+        "gitops_ds.ownership.object_owner": (
             (
                 "mark_of(live) not in (None, mark(owner, key)):\n        return False\n"
                 "    return key in inventory"
@@ -82,13 +82,13 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "an update may take the agents from any number of nodes": {
-        "gitops_ds.plan.planner": (
+        "gitops_ds.deploy.plan.planner": (
             "return change.operation is Operation.UPDATE and bool(",
             "return False and bool(",
         ),
     },
     "while Git is away nothing is healed": {
-        "gitops_ds.deployer.source_requests": (
+        "gitops_ds.deploy.source_requests": (
             "            return TipAnswer(last_tip, received=True, error=error)",
             "            raise error",
             "if last_tip is not None and (not is_due):",
@@ -96,16 +96,16 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "drift that returns is corrected at once, indefinitely": {
-        "gitops_ds.plan.drift": ("if now < row.at + row.wait)", "if False)"),
+        "gitops_ds.deploy.plan.drift": ("if now < row.at + row.wait)", "if False)"),
     },
     "a change in the cluster asks Git": {
-        "gitops_ds.deployer.source_requests": (
+        "gitops_ds.deploy.source_requests": (
             "if last_tip is not None and (not is_due):",
             "if False:",
         ),
     },
     "a watch that ends with an internal error is not started again": {
-        "gitops_ds.client.supervisor": ("await asyncio.sleep(wait)", "return"),
+        "gitops_ds.kube.client.supervisor": ("await asyncio.sleep(wait)", "return"),
     },
     "an older revision is taken for the newest one, which was deleted": {
         "gitops_ds.daemonset.history": (
@@ -120,7 +120,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         "gitops_ds.daemonset.preview": ("if node in existing}", "}"),
     },
     "stores whose watches fail are waited for one after the other": {
-        "gitops_ds.deployer.watch_cache": (
+        "gitops_ds.deploy.watch_cache": (
             "await asyncio.gather(*(store.level.wait() for store in self._stores.values()))",
             "for store in self._stores.values():\n                    await store.level.wait()",
         ),
@@ -129,7 +129,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
 
 STAGED: dict[str, dict[str, tuple[str, ...]]] = {
     "R1: a ControllerRevision with the template proves it": {
-        "gitops_ds.plan.rollouts.staging": (
+        "gitops_ds.rollouts.staging.staging": (
             "return targets.target_of(self._wanted, self.history, rollback, self.context.now)",
             (
                 "target = targets.target_of("
@@ -145,19 +145,19 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
         )
     },
     "R2: a node whose agent is not ready is parked": {
-        "gitops_ds.rollouts.node_steps": (
+        "gitops_ds.rollouts.decisions.node_steps": (
             "until=until if self._now < until else None)",
             "step=NodeStep.PARKED)",
         )
     },
     "R3: a DaemonSet that was deleted is created with the template of Git": {
-        "gitops_ds.plan.rollouts.staging": (
+        "gitops_ds.rollouts.staging.staging": (
             "proven = self._daemonset('', self.history.template)",
             "proven = self._daemonset('', self._template)",
         )
     },
     "R4: nodes that are not well take the room of a return": {
-        "gitops_ds.rollouts.node_selection": (
+        "gitops_ds.rollouts.decisions.node_selection": (
             "yield from (able if math.isinf(limit) else able[:int(limit)])",
             (
                 "ill = {name for name, one in fleet.nodes.items() "
@@ -168,7 +168,7 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
         )
     },
     "R5: the pods of an abandoned template count as updated": {
-        "gitops_ds.rollouts.node_steps": (
+        "gitops_ds.rollouts.decisions.node_steps": (
             ("if target.staged or target.edited or pod.pinned:\n        return False"),
             (
                 "if not target.staged and pod.pinned:\n        return True\n"
@@ -177,7 +177,7 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
         )
     },
     "R6: a restart counts against the template at any time": {
-        "gitops_ds.rollouts.failures": (
+        "gitops_ds.rollouts.decisions.failures": (
             "if pod.restarts > gate.restarts and (not touched.rebooted):",
             "if pod.restarts > gate.restarts:",
             "if gate is not None and (not (touched.rebooted and is_starting)):",
@@ -187,19 +187,19 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
         )
     },
     "R7: an edit at rest is rolled out": {
-        "gitops_ds.apimachinery.rollouts.target_revisions": (
+        "gitops_ds.rollouts.state.target_revisions": (
             "wanted = proof.template if proof else live",
             "wanted = live",
         )
     },
     "R8: a pinned pod waits behind a scheduling gate": {
-        "gitops_ds.rollouts.pinned_bodies": (
+        "gitops_ds.rollouts.decisions.pinned_bodies": (
             "return {**spec, 'affinity': {**affinity, 'podAntiAffinity': apart}}",
             "return {**spec, 'schedulingGates': [{'name': 'example.com/gate'}]}",
         )
     },
     "R9: a return waits for one zone after the other": {
-        "gitops_ds.rollouts.node_selection": (
+        "gitops_ds.rollouts.decisions.node_selection": (
             "limit = _at_once(fleet)\n    yield from",
             (
                 "able = [name for stage, members in fleet.stages "
@@ -211,13 +211,13 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
         )
     },
     "R10: a gate needs no values of some nodes": {
-        "gitops_ds.rollouts.gate_readings": (
+        "gitops_ds.rollouts.decisions.gate_readings": (
             "total - len(lacking) < min(total, gate.data_of.of(total)):",
             "total < 0:",
         )
     },
     "R11: a stage of parked nodes passes": {
-        "gitops_ds.rollouts.staged_nodes": ("bool(able or not members) and all(", "all(")
+        "gitops_ds.rollouts.decisions.staged_nodes": ("bool(able or not members) and all(", "all(")
     },
     "R12: a service paces the DaemonSets of another one": {
         "gitops_ds.controller.controller": (
@@ -226,13 +226,13 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
         )
     },
     "T1: an edit that removes nodes completes a rollout": {
-        "gitops_ds.rollouts.stage_inputs": (
+        "gitops_ds.rollouts.decisions.stage_inputs": (
             "moved=target.staged and _is_moved(seen, target)",
             "moved=False",
         )
     },
     "T2: a template is adopted from the DaemonSet in the cluster": {
-        "gitops_ds.plan.rollouts.template_history": (
+        "gitops_ds.rollouts.staging.template_history": (
             "history.applied)\n    if applied is None:",
             (
                 "None)\n    applied = RecordedTemplate("
@@ -242,7 +242,7 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
         )
     },
     "T3: the annotation of a DaemonSet proves a template": {
-        "gitops_ds.plan.rollouts.template_history": (
+        "gitops_ds.rollouts.staging.template_history": (
             "history = replace(history, uid=str(metadata.get('uid') or ''))",
             (
                 "stated = proofs.in_force(annotations_of(old)) or history.proof\n"
@@ -252,13 +252,16 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
         )
     },
     "T4: a place that another pod took is evidence against the template": {
-        "gitops_ds.rollouts.symptoms": (
+        "gitops_ds.rollouts.decisions.symptoms": (
             "if not found or any(",
             "if not pod.bound or not found or any(",
         )
     },
     "R13: a canary that is lost takes no other node": {
-        "gitops_ds.rollouts.staged_nodes": ("return frozenset(lost)", "return frozenset()")
+        "gitops_ds.rollouts.decisions.staged_nodes": (
+            "return frozenset(lost)",
+            "return frozenset()",
+        )
     },
 }
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from gitops_ds import simulator
-from gitops_ds.apimachinery import agent_records, nodes, pods
-from gitops_ds.controller.startup_taints import StartupTaints
-from gitops_ds.model.cluster import EventType, PatchType, WatchEvent
-from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.live import Node
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, Resource
-from gitops_ds.model.required_agents import AgentRecord, RequiredInGit
-from gitops_ds.model.startup_taints import OWN, StartupTaintPolicy
-from gitops_ds.model.values import replace
-from gitops_ds.simulator import virtual_time
+from gitops_ds.core.cluster import EventType, PatchType, WatchEvent
+from gitops_ds.core.daemonset import Pod
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.live import Node
+from gitops_ds.core.objects import DAEMONSET, NODE, POD, Resource
+from gitops_ds.core.required_agents import AgentRecord, RequiredInGit
+from gitops_ds.core.startup_taints import OWN, StartupTaintPolicy
+from gitops_ds.core.values import replace
+from gitops_ds.kube.apimachinery import agent_records, nodes, pods
+from gitops_ds.startup_taints.startup_taints import StartupTaints
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import virtual_time
 from tests import profiles
 from tests.controller.test_startup_taints import begin, joining, required, workload
 from tests.simulator.setup import KEY, Setup, set_up

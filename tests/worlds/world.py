@@ -18,17 +18,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitops_ds import simulator
-from gitops_ds.apimachinery import pods, revisions
 from gitops_ds.controller.controller import Controller
-from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer import revision_selector
-from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.model import names
-from gitops_ds.model.decision import Powers
-from gitops_ds.model.events import base, deployer
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.objects import (
+from gitops_ds.core import names
+from gitops_ds.core.decision import Powers
+from gitops_ds.core.events import base, deployer
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.objects import (
     CONFIG_MAP,
     CONTROLLER_REVISION,
     DAEMONSET,
@@ -38,12 +33,17 @@ from gitops_ds.model.objects import (
     Key,
     key_of,
 )
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline import prepare
-from gitops_ds.plan.options import ApplyOptions, Guards
-from gitops_ds.simulator import NodeSpec, virtual_time
-from gitops_ds.simulator.faults import Faults, RequestFault, SimulatedRequest
-from tests.deployer.test_loop import History
+from gitops_ds.core.values import replace
+from gitops_ds.deploy import loop as deployer_loop
+from gitops_ds.deploy import revision_selector
+from gitops_ds.deploy.pipeline import prepare
+from gitops_ds.deploy.target import DeployTarget
+from gitops_ds.kube.apimachinery import pods, revisions
+from gitops_ds.ownership.options import ApplyOptions, Guards
+from gitops_ds.testing import simulator
+from gitops_ds.testing.simulator import NodeSpec, virtual_time
+from gitops_ds.testing.simulator.faults import Faults, RequestFault, SimulatedRequest
+from tests.deploy.test_loop import History
 from tests.simulator.setup import strict
 
 SPACE, NAME = "tools", "agent"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model.objects import Path
+from gitops_ds.core.objects import Path
 from gitops_ds.yaml.provenance import helm_template
 from gitops_ds.yaml.provenance.helm_template import ChartValues
 

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from gitops_ds.model.objects import Path
+from gitops_ds.core.objects import Path
 from gitops_ds.yaml.provenance import kustomize
 
 BASE = """\

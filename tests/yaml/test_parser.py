@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.model.finding import Mend
-from gitops_ds.model.objects import Path
+from gitops_ds.core.finding import Mend
+from gitops_ds.core.objects import Path
 from gitops_ds.yaml import libyaml, nodes, parser
 from gitops_ds.yaml.documents import Document, Parsed
 

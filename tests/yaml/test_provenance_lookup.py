@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.model.sources.bundle import Origin, Pointer
+from gitops_ds.core.sources.bundle import Origin, Pointer
 from gitops_ds.yaml.provenance import lookup
 
 BASE = Pointer("d.yaml", 1, ())

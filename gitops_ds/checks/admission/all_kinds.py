@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gitops_ds.checks.admission import (
-    companions,
-    containers,
-    pods,
-    resources,
-    volumes,
-)
+from gitops_ds.checks.admission import companions, containers, pods, resources, volumes
 from gitops_ds.checks.engine.rule import Violation, pod_path
-from gitops_ds.model.objects import Body
+from gitops_ds.core.objects import Body
 
 
 def missing(body: Body) -> Iterator[Violation]:

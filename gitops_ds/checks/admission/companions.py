@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gitops_ds.checks.admission import containers, label_selectors, object_names, pods
 from gitops_ds.checks.engine.rule import Spec, Violation, items, section
-from gitops_ds.model.objects import Body
+from gitops_ds.core.objects import Body
 
 _GROUP: Final = "rbac.authorization.k8s.io"
 _NAMED_AT_MOST: Final = 1_000_000_000

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gitops_ds.checks.admission import environment, object_names
 from gitops_ds.checks.engine.rule import Spec, Violation, containers, items, pod_specs, section
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.core.objects import Body, Path
 
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS: Final = ("postStart", "preStop")

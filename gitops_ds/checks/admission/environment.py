@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from gitops_ds.apimachinery import quantities
 from gitops_ds.checks.admission import object_names
 from gitops_ds.checks.engine.rule import Spec, Violation, items
-from gitops_ds.model.objects import Path
+from gitops_ds.core.objects import Path
+from gitops_ds.kube.apimachinery import quantities
 
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from gitops_ds.checks.admission import object_names
 from gitops_ds.checks.engine.rule import Spec, Violation, items, section
-from gitops_ds.model.objects import Path
+from gitops_ds.core.objects import Path
 
 
 def selector(way: Path, chosen: Any) -> Iterator[Violation]:

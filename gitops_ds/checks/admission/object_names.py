@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
-from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.checks.engine.rule import (
     Spec,
     Violation,
@@ -23,7 +22,8 @@ from gitops_ds.checks.engine.rule import (
     pod_specs,
     section,
 )
-from gitops_ds.model.objects import Body, Path, group_of
+from gitops_ds.core.objects import Body, Path, group_of
+from gitops_ds.kube.apimachinery import builtin_resources
 
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\Z")
 _SUBDOMAIN: Final = re.compile(

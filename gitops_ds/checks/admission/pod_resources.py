@@ -9,18 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.apimachinery import quantities
 from gitops_ds.checks.admission import object_names
-from gitops_ds.checks.engine.rule import (
-    Violation,
-    at,
-    containers,
-    items,
-    pod_specs,
-    section,
-)
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.checks.engine.rule import Violation, at, containers, items, pod_specs, section
+from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.objects import Body, Path
+from gitops_ds.kube.apimachinery import quantities
 
 _AMOUNTS: Final[Mapping[str, tuple[Path, ...]]] = {
     "ResourceQuota": (("spec", "hard"),),

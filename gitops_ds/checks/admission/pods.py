@@ -23,7 +23,7 @@ from gitops_ds.checks.engine.rule import (
     pod_specs,
     section,
 )
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.core.objects import Body, Path
 
 # Fields that most pods lack: an absent field costs no check.
 _SELDOM_MISSING: Final = frozenset(

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, Final
 
-from gitops_ds.apimachinery import quantities
 from gitops_ds.checks.admission import object_names
 from gitops_ds.checks.engine.rule import Spec, Violation, containers, items, pod_specs, section
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.core.objects import Body, Path
+from gitops_ds.kube.apimachinery import quantities
 
 _OF_CONTAINERS: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
 _OF_PODS: Final = frozenset(("cpu", "memory"))

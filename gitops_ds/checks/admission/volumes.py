@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gitops_ds.checks.admission import containers, environment, object_names
 from gitops_ds.checks.engine.rule import Spec, Violation, items, pod_specs, section
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.core.objects import Body, Path
 
 # The required fields of each source for which its schema accepts an empty string.
 _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {

@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from gitops_ds.apimachinery import label_selector
 from gitops_ds.checks.engine.rule import Violation, at, pod_specs, section
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.objects import Body, Path
+from gitops_ds.kube.apimachinery import label_selector
 
 _SELECTING: Final = frozenset({"DaemonSet", "Deployment", "StatefulSet", "ReplicaSet"})
 _PERCENT: Final = re.compile(r"[0-9]+%\Z", re.ASCII)

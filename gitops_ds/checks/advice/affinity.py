@@ -11,20 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from gitops_ds.apimachinery import label_selector
 from gitops_ds.checks.admission import label_selectors, object_names
 from gitops_ds.checks.advice import scheduling
 from gitops_ds.checks.advice.scheduling import PREFERRED, REQUIRED
-from gitops_ds.checks.engine.rule import (
-    POD,
-    Spec,
-    Violation,
-    of_daemonsets,
-    pod_specs,
-    section,
-)
-from gitops_ds.model.objects import Body, Path
-from gitops_ds.model.sources.bundle import Requirement
+from gitops_ds.checks.engine.rule import POD, Spec, Violation, of_daemonsets, pod_specs, section
+from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.sources.bundle import Requirement
+from gitops_ds.kube.apimachinery import label_selector
 
 _NAME: Final = "metadata.name"
 _BY_FIELD: Final = "use matchFields of nodeAffinity, or the label kubernetes.io/hostname"

@@ -11,18 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.apimachinery import quantities
 from gitops_ds.checks.engine import phrases
-from gitops_ds.checks.engine.rule import (
-    Violation,
-    class_of,
-    containers,
-    items,
-    pod_specs,
-    section,
-)
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.checks.engine.rule import Violation, class_of, containers, items, pod_specs, section
+from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.objects import Body, Path
+from gitops_ds.kube.apimachinery import quantities
 
 # The proposed values without any known usage: the order of magnitude of a node agent.
 _PROPOSED: Final[Mapping[str, str]] = {"cpu": "50m", "memory": "64Mi"}

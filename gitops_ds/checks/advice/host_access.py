@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from gitops_ds.apimachinery import capacity
 from gitops_ds.checks.engine.rule import (
     POD,
     Violation,
@@ -22,8 +21,9 @@ from gitops_ds.checks.engine.rule import (
     pod_specs,
     section,
 )
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.objects import Body, Path
+from gitops_ds.kube.apimachinery import capacity
 
 # Access to these paths gives control over the node, or access to the data of all its pods.
 _SENSITIVE: Final = ("/etc", "/proc", "/sys", "/dev", "/root", "/boot", "/var/lib/kubelet")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.checks.engine.rule import SPEC, Spec, Violation, of_daemonsets, section
-from gitops_ds.model import names
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.objects import Body, Path, group_of
+from gitops_ds.core import names
+from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.objects import Body, Path, group_of
+from gitops_ds.kube.apimachinery import builtin_resources
 
 _LABELS: Final[Path] = ("metadata", "labels")
 _SELECTOR: Final[Path] = (*SPEC, "selector")

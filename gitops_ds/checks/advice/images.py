@@ -11,8 +11,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from gitops_ds.checks.engine.rule import Check, Violation, containers, items
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.objects import Body, Path
 
 _CACHED: Final = 4096  # a fleet has some hundred images, each in many manifests
 

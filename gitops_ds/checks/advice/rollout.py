@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from gitops_ds.apimachinery import capacity
 from gitops_ds.checks.engine.rule import (
     POD,
     SPEC,
@@ -23,8 +22,9 @@ from gitops_ds.checks.engine.rule import (
     pod_specs,
     section,
 )
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.objects import Body, Path
+from gitops_ds.kube.apimachinery import capacity
 
 _STRATEGY: Final[Path] = (*SPEC, "updateStrategy")
 _ROLLING: Final[Path] = (*_STRATEGY, "rollingUpdate")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from gitops_ds.apimachinery import node_eligibility
 from gitops_ds.checks.engine.rule import (
     POD,
     Spec,
@@ -19,9 +18,10 @@ from gitops_ds.checks.engine.rule import (
     of_daemonsets,
     section,
 )
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.live import Taint
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.live import Taint
+from gitops_ds.core.objects import Body, Path
+from gitops_ds.kube.apimachinery import node_eligibility
 
 _TOLERATIONS: Final[Path] = (*POD, "tolerations")
 _NODE_SELECTOR: Final[Path] = (*POD, "nodeSelector")

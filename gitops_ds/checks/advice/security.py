@@ -9,15 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.checks.engine.rule import (
-    Violation,
-    containers,
-    items,
-    pod_specs,
-    section,
-)
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.checks.engine.rule import Violation, containers, items, pod_specs, section
+from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.objects import Body, Path
 
 _POWERFUL: Final = frozenset({"ALL", "SYS_ADMIN", "NET_ADMIN"})
 

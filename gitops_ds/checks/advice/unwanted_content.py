@@ -11,10 +11,10 @@ from typing import Any, Final
 import orjson
 
 from gitops_ds.checks.engine.rule import Violation, containers, items, section
-from gitops_ds.model import names
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.objects import Body, Path, group_of
-from gitops_ds.redaction import patterns
+from gitops_ds.core import names
+from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.objects import Body, Path, group_of
+from gitops_ds.core.redaction import patterns
 
 # The output of Go templates for a missing value, and reminders.
 _NEVER_MEANT: Final = re.compile(r"<no value>|\bCHANGE_?ME\b")

@@ -11,14 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from gitops_ds.checks.advice import images
-from gitops_ds.checks.engine.rule import (
-    POD,
-    Spec,
-    Violation,
-    items,
-    of_daemonsets,
-)
-from gitops_ds.model.objects import Body
+from gitops_ds.checks.engine.rule import POD, Spec, Violation, items, of_daemonsets
+from gitops_ds.core.objects import Body
 
 _STATIC_POD: Final = "a static pod, which the kubelet starts from a file"
 _SERVICE: Final = "a service of the operating system, in the image of the node"

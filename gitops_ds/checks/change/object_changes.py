@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from gitops_ds.apimachinery import capacity, label_selector, node_pools, quantities
 from gitops_ds.checks.change import regressions
 from gitops_ds.checks.engine.contexts import ChangeRule, ChangeSides
 from gitops_ds.checks.engine.rule import POD, Violation, advice, pod, refused, section
-from gitops_ds.model import names
-from gitops_ds.model.finding import Fix, Mend, Severity
-from gitops_ds.model.objects import Body, Key, show_path
+from gitops_ds.core import names
+from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.objects import Body, Key, show_path
+from gitops_ds.kube.apimachinery import capacity, label_selector, node_pools, quantities
 
 # The accepted additional requests over all nodes, in thousandths: 50 cores, 100 GiB.
 _BUDGET: Final = {"cpu": 50_000, "memory": 100 * 1024**3 * 1000}

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.apimachinery import capacity, label_selector, quantities
 from gitops_ds.checks.advice import images
 from gitops_ds.checks.cluster import references
 from gitops_ds.checks.engine.contexts import ChangeSides
 from gitops_ds.checks.engine.rule import POD, Violation, items, pod, section
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.objects import Body, Key, Path
+from gitops_ds.kube.apimachinery import capacity, label_selector, quantities
 
 _TEMPLATE: Final[Path] = ("spec", "template")
 _MOST_GROWTH: Final = 50  # per cent of the former requests

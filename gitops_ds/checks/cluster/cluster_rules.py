@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from gitops_ds.apimachinery import label_selector
 from gitops_ds.checks.advice import security
 from gitops_ds.checks.advice.scheduling import SYSTEM_PRIORITIES
 from gitops_ds.checks.cluster import (
@@ -19,17 +18,13 @@ from gitops_ds.checks.cluster import (
     startup_taints,
 )
 from gitops_ds.checks.engine import phrases
-from gitops_ds.checks.engine.contexts import (
-    ClusterContext,
-    ClusterRule,
-    pod_labels,
-    pod_spec,
-)
+from gitops_ds.checks.engine.contexts import ClusterContext, ClusterRule, pod_labels, pod_spec
 from gitops_ds.checks.engine.rule import POD, Violation, advice, certain, items, section
-from gitops_ds.model.finding import Severity
-from gitops_ds.model.objects import Body, Key, Path
-from gitops_ds.model.plain_text import listed
-from gitops_ds.model.sources.bundle import Manifest, Requirement
+from gitops_ds.core.finding import Severity
+from gitops_ds.core.objects import Body, Key, Path
+from gitops_ds.core.plain_text import listed
+from gitops_ds.core.sources.bundle import Manifest, Requirement
+from gitops_ds.kube.apimachinery import label_selector
 
 _PRIORITY_CLASS: Final[Path] = (*POD, "priorityClassName")
 

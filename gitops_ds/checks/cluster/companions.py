@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.apimachinery import label_selector
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_labels
-from gitops_ds.checks.engine.rule import (
-    POD,
-    Violation,
-    at,
-    pod_path,
-    section,
-    template,
-)
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.objects import Body, Path
-from gitops_ds.model.sources.bundle import Manifest, Requirement
+from gitops_ds.checks.engine.rule import POD, Violation, at, pod_path, section, template
+from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.sources.bundle import Manifest, Requirement
+from gitops_ds.kube.apimachinery import label_selector
 
 _BUDGET: Final = ("policy", "PodDisruptionBudget")
 # The path of each kind's pod selector; that of a Service is a plain mapping of labels.

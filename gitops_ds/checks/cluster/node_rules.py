@@ -8,17 +8,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Any, Final
 
-from gitops_ds.apimachinery import daemonsets, label_selector, node_pools
 from gitops_ds.checks.advice import images, rollout
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_labels, pod_spec
 from gitops_ds.checks.engine.rule import POD, Violation, class_of, items, section
-from gitops_ds.model.daemonset import RollingUpdate, Share
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.live import Census, Node
-from gitops_ds.model.objects import Path
-from gitops_ds.model.plain_text import counted
-from gitops_ds.model.sources.bundle import Alternatives, Manifest
+from gitops_ds.core.daemonset import RollingUpdate, Share
+from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.live import Census, Node
+from gitops_ds.core.objects import Path
+from gitops_ds.core.plain_text import counted
+from gitops_ds.core.sources.bundle import Alternatives, Manifest
+from gitops_ds.kube.apimachinery import daemonsets, label_selector, node_pools
 
 _MAX_UNAVAILABLE: Final[Path] = ("spec", "updateStrategy", "rollingUpdate", "maxUnavailable")
 _MAX_SURGE: Final[Path] = (*_MAX_UNAVAILABLE[:-1], "maxSurge")

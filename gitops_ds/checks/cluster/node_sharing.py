@@ -13,16 +13,16 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds.apimachinery import capacity, daemonsets, node_eligibility, node_pools
-from gitops_ds.apimachinery.capacity import Amounts
-from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_spec
 from gitops_ds.checks.engine.rule import POD, Violation, items, pod, section, template
-from gitops_ds.model.daemonset import RollingUpdate
-from gitops_ds.model.live import Census
-from gitops_ds.model.objects import Body, Key, Path
-from gitops_ds.model.plain_text import counted
-from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.core.daemonset import RollingUpdate
+from gitops_ds.core.live import Census
+from gitops_ds.core.objects import Body, Key, Path
+from gitops_ds.core.plain_text import counted
+from gitops_ds.core.sources.bundle import Manifest
+from gitops_ds.kube.apimachinery import capacity, daemonsets, node_eligibility, node_pools
+from gitops_ds.kube.apimachinery.capacity import Amounts
+from gitops_ds.kube.apimachinery.node_eligibility import Placement
 
 _CONTAINERS: Final[Path] = (*POD, "containers")
 _MOST_OF_A_NODE: Final = 30  # per cent of a node's CPU, memory or pods, for all agents together
@@ -68,7 +68,7 @@ def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
     The order of placement is the priority, then pods that the cluster already runs, then the name.
     """
     # a large import that most checks do not need
-    from gitops_ds.model.decision import FreeCapacity
+    from gitops_ds.core.decision import FreeCapacity
 
     by_cause: dict[tuple[Key, str, bool], list[str]] = {}
     for tenants, room, nodes in _houses(fleet):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.checks.engine.rule import items, section
-from gitops_ds.model.objects import Path
+from gitops_ds.core.objects import Path
 
 # The cluster creates these in every namespace.
 ALWAYS_THERE: Final = frozenset((("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")))

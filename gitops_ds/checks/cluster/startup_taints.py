@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.apimachinery import daemonsets, label_selector, node_eligibility
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_labels, pod_spec
 from gitops_ds.checks.engine.rule import (
     POD,
@@ -19,12 +18,13 @@ from gitops_ds.checks.engine.rule import (
     of_daemonsets,
     section,
 )
-from gitops_ds.model import names, startup_taints
-from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.live import Taint
-from gitops_ds.model.objects import Body, Key, Path
-from gitops_ds.model.sources.bundle import Manifest
-from gitops_ds.model.startup_taints import OWN
+from gitops_ds.core import names, startup_taints
+from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.live import Taint
+from gitops_ds.core.objects import Body, Key, Path
+from gitops_ds.core.sources.bundle import Manifest
+from gitops_ds.core.startup_taints import OWN
+from gitops_ds.kube.apimachinery import daemonsets, label_selector, node_eligibility
 
 
 def start_without_each_other(fleet: ClusterContext) -> Iterator[Violation]:

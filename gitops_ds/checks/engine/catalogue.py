@@ -40,7 +40,7 @@ A rule whose cases differ in severity has a line for each.
 """
 
 
-# Findings of reading a repository's files (gitops_ds/git), before any rule runs.
+# Findings of reading a repository's files (gitops_ds/source/git), before any rule runs.
 OF_FILES: Final[Mapping[str, str]] = {
     "SRC001": "a symbolic link is not followed: replace it by the file",
     "SRC002": "a submodule is not read: add its files to the repository, or manage it as a "

@@ -10,12 +10,12 @@ from gitops_ds.checks.engine.contexts import ChangeSides, ClusterContext, Cluste
 from gitops_ds.checks.engine.rule import Context, Rule, Violation, class_of, softened
 from gitops_ds.checks.schema import custom_rules, error_messages, manifests, repository_files
 from gitops_ds.checks.schema.error_messages import TYPE, SchemaViolation
-from gitops_ds.model import progress
-from gitops_ds.model.finding import Finding, Place, Severity
-from gitops_ds.model.objects import Key, digest_of
-from gitops_ds.model.sources.bundle import Bundle, Custom, Manifest
-from gitops_ds.model.sources.source_tree import Files, SourceTree
-from gitops_ds.model.values import replace
+from gitops_ds.core import progress
+from gitops_ds.core.finding import Finding, Place, Severity
+from gitops_ds.core.objects import Key, digest_of
+from gitops_ds.core.sources.bundle import Bundle, Custom, Manifest
+from gitops_ds.core.sources.source_tree import Files, SourceTree
+from gitops_ds.core.values import replace
 from gitops_ds.yaml import parser, scalars
 from gitops_ds.yaml.provenance import lookup
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import node_eligibility, node_pools
-from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.checks.engine.rule import Rule, pod, section, template
-from gitops_ds.model.live import Census
-from gitops_ds.model.objects import Body, Key, Path
-from gitops_ds.model.sources.bundle import Alternatives, ClusterFacts, Manifest
+from gitops_ds.core.live import Census
+from gitops_ds.core.objects import Body, Key, Path
+from gitops_ds.core.sources.bundle import Alternatives, ClusterFacts, Manifest
+from gitops_ds.kube.apimachinery import node_eligibility, node_pools
+from gitops_ds.kube.apimachinery.node_eligibility import Placement, Placer
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from gitops_ds.checks.engine.rule import ObjectRule, Violation, advice, no_violations, refused
-from gitops_ds.model.finding import Place, Severity
-from gitops_ds.model.objects import Path
-from gitops_ds.model.sources.bundle import Bundle
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.core.finding import Place, Severity
+from gitops_ds.core.objects import Path
+from gitops_ds.core.sources.bundle import Bundle
+from gitops_ds.core.sources.source_tree import SourceTree
 
 SAME_TWICE: Final[ObjectRule] = advice(
     "DS805",
@@ -24,7 +24,7 @@ _HAS_A_CLUSTER: Final[ObjectRule] = advice(
     "DS806", Severity.ERROR, "environment has no cluster", no_violations, on=False
 )
 
-# Rendering finds the violations of blocking rules here, DS016 and DS804 (gitops_ds/render).
+# Rendering finds the violations of blocking rules here, DS016 and DS804 (gitops_ds/source/render).
 RULES: Final[tuple[ObjectRule, ...]] = (
     refused("DS602", "variants of an agent can share a node", no_violations),
     refused(

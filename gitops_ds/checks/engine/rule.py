@@ -8,10 +8,10 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from gitops_ds.model import names
-from gitops_ds.model.finding import Fix, Severity
-from gitops_ds.model.objects import Body, Key, Path
-from gitops_ds.model.values import replace
+from gitops_ds.core import names
+from gitops_ds.core.finding import Fix, Severity
+from gitops_ds.core.objects import Body, Key, Path
+from gitops_ds.core.values import replace
 
 # A part of an object's body: a pod spec, a container, a volume.
 Spec = Mapping[str, Any]

@@ -37,8 +37,8 @@ from gitops_ds.checks.engine.rule import (
     refused,
     set_up,
 )
-from gitops_ds.model.finding import Severity
-from gitops_ds.model.objects import Body
+from gitops_ds.core.finding import Severity
+from gitops_ds.core.objects import Body
 
 CRASHED: Final[ObjectRule] = advice("DS904", Severity.ERROR, "rule failed", no_violations)
 

@@ -17,11 +17,11 @@ from typing import Any, Final
 import msgspec
 
 from gitops_ds.checks.engine.rule import advice, class_of, items, no_violations, section
-from gitops_ds.model import names
-from gitops_ds.model.finding import Finding, Place, Severity
-from gitops_ds.model.objects import Key
-from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.core import names
+from gitops_ds.core.finding import Finding, Place, Severity
+from gitops_ds.core.objects import Key
+from gitops_ds.core.sources.bundle import Bundle, Manifest
+from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import lookup
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds.apimachinery import json_schema
 from gitops_ds.checks.engine.rule import ObjectRule, Violation, advice, no_violations
-from gitops_ds.model.finding import Severity
-from gitops_ds.model.objects import show_path
-from gitops_ds.model.sources.bundle import Custom, Manifest
-from gitops_ds.model.values import replace
+from gitops_ds.core.finding import Severity
+from gitops_ds.core.objects import show_path
+from gitops_ds.core.sources.bundle import Custom, Manifest
+from gitops_ds.core.values import replace
+from gitops_ds.kube.apimachinery import json_schema
 
 RULE: Final[ObjectRule] = advice(
     "DS901", Severity.ERROR, "object violates a custom rule", no_violations

@@ -11,9 +11,9 @@ import msgspec
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.engine.rule import at
 from gitops_ds.checks.schema import fastcheck
-from gitops_ds.model.finding import Fix, Mend, Severity
-from gitops_ds.model.objects import Path, show_path
-from gitops_ds.model.values import replace
+from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.objects import Path, show_path
+from gitops_ds.core.values import replace
 
 UNKNOWN, TYPE, MISSING, VALUE, TWIN = "DS003", "DS004", "DS005", "DS006", "DS414"
 

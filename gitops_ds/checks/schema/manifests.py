@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds.apimachinery import kubernetes_types, kubernetes_versions
 from gitops_ds.checks.engine import phrases, rule
 from gitops_ds.checks.engine.rule import ObjectRule, advice, no_violations, refused
 from gitops_ds.checks.schema import error_messages, fastcheck
 from gitops_ds.checks.schema.error_messages import SchemaViolation
-from gitops_ds.model.finding import Fix, Mend, Severity
-from gitops_ds.model.objects import Body, Path, group_of
-from gitops_ds.model.values import replace
+from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.objects import Body, Path, group_of
+from gitops_ds.core.values import replace
+from gitops_ds.kube.apimachinery import kubernetes_types, kubernetes_versions
 
 API_VERSION, ELSEWHERE = "DS008", "DS009"
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import orjson
 
-from gitops_ds.apimachinery import json_schema
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.schema import error_messages
 from gitops_ds.checks.schema.error_messages import SchemaViolation
-from gitops_ds.model.finding import Finding, refusal
-from gitops_ds.model.objects import Path, show_path
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.model.values import replace
+from gitops_ds.core.finding import Finding, refusal
+from gitops_ds.core.objects import Path, show_path
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.core.values import replace
+from gitops_ds.kube.apimachinery import json_schema
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.documents import Document
 

@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gitops_ds.checks.report.formats import ReportFormat
 from gitops_ds.cli.parameters import options
-from gitops_ds.model.objects import short
-from gitops_ds.model.plain_text import counted
-from gitops_ds.model.values import replace
-from gitops_ds.report.formats import ReportFormat
+from gitops_ds.core.objects import short
+from gitops_ds.core.plain_text import counted
+from gitops_ds.core.values import replace
 
 if TYPE_CHECKING:
-    from gitops_ds.commands.check.autofix import Fixed
-    from gitops_ds.commands.check.model import CheckResult, ClusterChange
-    from gitops_ds.model.finding import Finding
-    from gitops_ds.model.live import NodeImpact
-    from gitops_ds.model.sources.source_tree import SourceTree
-    from gitops_ds.redaction.report import ReportSecrets
-    from gitops_ds.report.findings import (
+    from gitops_ds.checks.report.findings import (
         Replacement,
         Report,
         ReportContext,
         ReportedChange,
         RuleText,
     )
+    from gitops_ds.cli.commands.check.autofix import Fixed
+    from gitops_ds.cli.commands.check.model import CheckResult, ClusterChange
+    from gitops_ds.core.finding import Finding
+    from gitops_ds.core.live import NodeImpact
+    from gitops_ds.core.redaction.report import ReportSecrets
+    from gitops_ds.core.sources.source_tree import SourceTree
 
 FORMATS = tuple(ReportFormat)
 
@@ -70,7 +70,7 @@ def write(
     findings. Raises UsageError if a file cannot be written, Refused for
     a symbolic link.
     """
-    from gitops_ds.report import findings, formats, text
+    from gitops_ds.checks.report import findings, formats, text
 
     for format, file in outputs:
         if file:
@@ -87,7 +87,7 @@ def write(
 
 
 def _into(file: str, text: str) -> None:
-    from gitops_ds.git import atomic_write
+    from gitops_ds.source.git import atomic_write
 
     if file == "-":
         click.echo(text.encode(), nl=False)
@@ -102,7 +102,7 @@ def _summarize(report: Report, about: ReportContext) -> None:
     """Appends to the step summary of GitHub Actions, up to its size limit: GitHub drops a summary
     above the limit as a whole.
     """
-    from gitops_ds.report import markdown
+    from gitops_ds.checks.report import markdown
 
     name = os.environ.get("GITHUB_STEP_SUMMARY")
     if not name:
@@ -140,7 +140,7 @@ def report_fixes(fixed: Fixed, *, quiet: bool = False) -> None:
 
 def _hidden(checked: CheckResult, findings: Sequence[Finding]) -> ReportSecrets:
     """The secrets in the objects of the findings, and in other objects of the same files."""
-    from gitops_ds.redaction import report as redaction_report
+    from gitops_ds.core.redaction import report as redaction_report
 
     keys = {finding.object for finding in findings}
     files = {finding.place.file for finding in findings if finding.place}
@@ -164,9 +164,9 @@ def report(
 
     `with_fixes`: with the changes of the files.
     """
-    from gitops_ds.commands.check import run
-    from gitops_ds.render import bundle
-    from gitops_ds.report import findings
+    from gitops_ds.checks.report import findings
+    from gitops_ds.cli.commands.check import run
+    from gitops_ds.source.render import bundle
 
     several = len(checked.prepared) > 1
     objects = [
@@ -198,20 +198,20 @@ def report(
 
 
 def _replacements(checked: CheckResult) -> Mapping[Finding, tuple[Replacement, ...]]:
-    from gitops_ds.commands.check import autofix
+    from gitops_ds.cli.commands.check import autofix
 
     return autofix.replacements(checked)
 
 
 def _drift(checked: CheckResult) -> Sequence[tuple[str, list[str]]]:
-    from gitops_ds.commands.check import base_changes
+    from gitops_ds.cli.commands.check import base_changes
 
     return base_changes.drift_lines(checked)
 
 
 def _changed(group: ClusterChange) -> ReportedChange:
-    from gitops_ds.commands.check import base_changes
-    from gitops_ds.report.findings import ReportedChange
+    from gitops_ds.checks.report.findings import ReportedChange
+    from gitops_ds.cli.commands.check import base_changes
 
     def nodes(names: Callable[[NodeImpact], Sequence[str]]) -> int:
         return len({name for change in group.changes for name in names(change.nodes)})
@@ -240,8 +240,8 @@ class ReportArgs:
 def report_context(args: ReportArgs, snapshot: SourceTree, root: str) -> ReportContext:
     """Versions, commit, and the links of the CI to files and logs."""
     from gitops_ds import __version__
-    from gitops_ds.model.finding import Severity
-    from gitops_ds.report.findings import ReportContext
+    from gitops_ds.checks.report.findings import ReportContext
+    from gitops_ds.core.finding import Severity
 
     formats = {format for format, _ in args.output}
     commit = snapshot.commit
@@ -261,7 +261,7 @@ def report_context(args: ReportArgs, snapshot: SourceTree, root: str) -> ReportC
 
 
 def _with_job(context: ReportContext, commit: str) -> ReportContext:
-    from gitops_ds.commands import ci_event
+    from gitops_ds.cli.commands import ci_event
     from gitops_ds.forges import ci_environment
 
     merged = ci_environment.checked_out(os.environ)
@@ -279,7 +279,7 @@ def _rules(formats: Collection[str]) -> dict[str, RuleText]:
     if not {"github", "sarif"}.intersection(formats):
         return {}
     from gitops_ds.checks.engine import rule_table
-    from gitops_ds.report.findings import RuleText
+    from gitops_ds.checks.report.findings import RuleText
 
     return {
         rule.id: RuleText(

@@ -11,10 +11,10 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from gitops_ds.model import duration, plain_text
-from gitops_ds.model.objects import Key
-from gitops_ds.model.plain_text import counted
-from gitops_ds.model.rollouts.rollout_progress import RolloutProgress, seconds_left
+from gitops_ds.core import duration, plain_text
+from gitops_ds.core.objects import Key
+from gitops_ds.core.plain_text import counted
+from gitops_ds.core.rollouts.rollout_progress import RolloutProgress, seconds_left
 
 
 class RolloutBar:

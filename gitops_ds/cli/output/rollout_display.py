@@ -12,8 +12,8 @@ from gitops_ds.cli.parameters import options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.cli.output.rollout_bar import RolloutBar
-    from gitops_ds.model.objects import Key
-    from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
+    from gitops_ds.core.objects import Key
+    from gitops_ds.core.rollouts.rollout_progress import RolloutProgress
 
 
 class RolloutLines:

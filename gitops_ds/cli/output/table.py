@@ -9,17 +9,17 @@ from typing import Any
 import click
 import msgspec
 
-from gitops_ds.apimachinery import request_costs, timestamps
-from gitops_ds.commands.node_work import NodeWork
-from gitops_ds.fleet import agent_json, excluded_nodes
-from gitops_ds.fleet import agents as fleets
-from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.cluster_reports import ClusterRow
-from gitops_ds.fleet.staged_rollouts import StagedRollout
-from gitops_ds.model import plain_text
-from gitops_ds.model.objects import short
-from gitops_ds.model.plain_text import counted, listed
-from gitops_ds.model.rollouts.staged_rollout import StageProgress
+from gitops_ds.cli.commands.node_work import NodeWork
+from gitops_ds.core import plain_text
+from gitops_ds.core.objects import short
+from gitops_ds.core.plain_text import counted, listed
+from gitops_ds.core.rollouts.staged_rollout import StageProgress
+from gitops_ds.kube.apimachinery import request_costs, timestamps
+from gitops_ds.rollouts.views.staged_rollouts import StagedRollout
+from gitops_ds.status import agent_json, excluded_nodes
+from gitops_ds.status import agents as fleets
+from gitops_ds.status.agents import Agent
+from gitops_ds.status.cluster_reports import ClusterRow
 
 HEAD = [
     "NAMESPACE",
@@ -72,7 +72,7 @@ def _line(text: str) -> str:
 
 def coloured(text: str) -> str:
     """A printable table with coloured states; a state is a separate cell or starts a line."""
-    from gitops_ds.report import printable
+    from gitops_ds.checks.report import printable
 
     text = printable.block(text)
     return _STATE.sub(lambda match: click.style(match[0], fg=_COLOURS[match[0]]), text)

@@ -20,7 +20,7 @@ import click
 from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
-    from gitops_ds.model.objects import Body, Resource
+    from gitops_ds.core.objects import Body, Resource
 
 SECONDS = 3.0  # at most, for the candidates of one word
 DAEMONSET_PREFIXES = ("ds/", "daemonset/", "daemonsets/", "daemonset.apps/", "daemonsets.apps/")
@@ -40,7 +40,7 @@ def daemonset_words(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def traced(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The argument of `trace`: a kind, then a name."""
-    from gitops_ds.model.objects import POD
+    from gitops_ds.core.objects import POD
 
     kind, slash, _name = incomplete.partition("/")
     if not slash:
@@ -58,8 +58,8 @@ def namespaces(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
     """Names of namespaces; without permission to list them, those with a DaemonSet."""
 
     def read() -> Iterable[str]:
-        from gitops_ds.errors import Forbidden
-        from gitops_ds.model.objects import DAEMONSET, NAMESPACE
+        from gitops_ds.core.errors import Forbidden
+        from gitops_ds.core.objects import DAEMONSET, NAMESPACE
 
         try:
             return _names(ctx, NAMESPACE, "")
@@ -106,8 +106,8 @@ def agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]
     """Names of the agents of a repository that is a directory."""
 
     def read() -> Iterable[str]:
-        from gitops_ds.pipeline import open_repository
-        from gitops_ds.render import bundle
+        from gitops_ds.deploy.pipeline import open_repository
+        from gitops_ds.source.render import bundle
 
         inside = str(ctx.params.get("inside") or "")
         repository = open_repository.named(_repository(ctx), inside)
@@ -139,15 +139,15 @@ def _namespace(ctx: click.Context) -> str:
 
 
 def _daemonsets(ctx: click.Context) -> Iterable[str]:
-    from gitops_ds.model.objects import DAEMONSET
+    from gitops_ds.core.objects import DAEMONSET
 
     return _names(ctx, DAEMONSET, _namespace(ctx))
 
 
 def _nodes(ctx: click.Context) -> Iterable[str]:
     """Names of nodes; without permission to list them, those with a pod."""
-    from gitops_ds.errors import Forbidden
-    from gitops_ds.model.objects import NODE, POD
+    from gitops_ds.core.errors import Forbidden
+    from gitops_ds.core.objects import NODE, POD
 
     try:
         return _names(ctx, NODE, "")
@@ -161,8 +161,8 @@ def _names(ctx: click.Context, resource: Resource, namespace: str) -> Iterable[s
 
 def _list(ctx: click.Context, resource: Resource, namespace: str) -> list[Body]:
     """Raises ClusterError."""
-    from gitops_ds.client import connect
-    from gitops_ds.model.cluster import Selection
+    from gitops_ds.core.cluster import Selection
+    from gitops_ds.kube.client import connect
 
     connection = connect.Connection(ctx.params.get("kubeconfig"), ctx.params.get("context"))
 

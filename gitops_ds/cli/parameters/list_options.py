@@ -18,8 +18,8 @@ from gitops_ds.cli.parameters import options
 if TYPE_CHECKING:  # --help imports none of these
     from click.shell_completion import CompletionItem
 
-    from gitops_ds.apimachinery import jsonpath
-    from gitops_ds.model.sources.bundle import Requirement
+    from gitops_ds.core.sources.bundle import Requirement
+    from gitops_ds.kube.apimachinery import jsonpath
 
 T = TypeVar("T")
 JSONPATH = "jsonpath="
@@ -74,7 +74,7 @@ class OutputType(click.ParamType[Output]):
             return Output(text)
         if not text.startswith(JSONPATH):
             self.fail(f"{text!r} is not one of {', '.join(self._formats)}.", param, ctx)
-        from gitops_ds.apimachinery import jsonpath
+        from gitops_ds.kube.apimachinery import jsonpath
 
         try:
             return Output("jsonpath", jsonpath.template(text.removeprefix(JSONPATH)))
@@ -91,7 +91,7 @@ class SelectorType(click.ParamType["tuple[Requirement, ...]"]):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[Requirement, ...]:
         """The conditions. Fails for an invalid selector."""
-        from gitops_ds.apimachinery import label_selector
+        from gitops_ds.kube.apimachinery import label_selector
 
         if isinstance(value, tuple):
             return value
@@ -145,7 +145,7 @@ class PathType(click.ParamType["jsonpath.Path"]):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> jsonpath.Path:
         """The path. Fails for an invalid one."""
-        from gitops_ds.apimachinery import jsonpath
+        from gitops_ds.kube.apimachinery import jsonpath
 
         if isinstance(value, jsonpath.Path):
             return value
@@ -242,7 +242,7 @@ def write(output: Output, document: Any, names: Sequence[str]) -> None:
         case "name":
             click.echo("".join(f"{name}\n" for name in names), nl=False)
         case "jsonpath":
-            from gitops_ds.apimachinery import jsonpath
+            from gitops_ds.kube.apimachinery import jsonpath
 
             click.echo(jsonpath.render(output.template, document), nl=False)
         case "json":

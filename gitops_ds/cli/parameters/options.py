@@ -24,14 +24,14 @@ import click
 
 from gitops_ds.cli import command_table
 from gitops_ds.cli.parameters import candidates
-from gitops_ds.model.values import replace
+from gitops_ds.core.values import replace
 
 if TYPE_CHECKING:
-    from gitops_ds.client.connect import Connection
-    from gitops_ds.model.cluster import Cluster, ClusterReader
-    from gitops_ds.model.sources.bundle import ClusterFacts
-    from gitops_ds.model.sources.repository_limits import AllowedRenderers
-    from gitops_ds.pipeline.open_repository import RepositoryRef
+    from gitops_ds.core.cluster import Cluster, ClusterReader
+    from gitops_ds.core.sources.bundle import ClusterFacts
+    from gitops_ds.core.sources.repository_limits import AllowedRenderers
+    from gitops_ds.deploy.pipeline.open_repository import RepositoryRef
+    from gitops_ds.kube.client.connect import Connection
 
 T = TypeVar("T")
 Command = Callable[..., Any]
@@ -105,7 +105,7 @@ def typed(
 
 def plan_hash(text: str) -> str:
     """The hash of a plan, or an empty text. Raises BadParameter for any other text."""
-    from gitops_ds.plan import guard_limits
+    from gitops_ds.deploy.plan import guard_limits
 
     if not text or guard_limits.is_hash(text):
         return text
@@ -141,7 +141,7 @@ class DurationType(click.ParamType[float]):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """The duration in seconds. Fails for an invalid duration and for one below the minimum."""
-        from gitops_ds.model import duration
+        from gitops_ds.core import duration
 
         try:
             seconds = duration.seconds(value, unit="s") if isinstance(value, str) else float(value)
@@ -175,7 +175,7 @@ class CommonArgs:
 
 
 def _allowed(_: click.Context, __: click.Parameter, value: str | None) -> Any:
-    from gitops_ds.model.sources import repository_limits
+    from gitops_ds.core.sources import repository_limits
 
     return None if value is None else repository_limits.parse_allowed([value])
 
@@ -239,7 +239,7 @@ class RepositoryArgs:
 
     def repository_ref(self) -> RepositoryRef:
         """The repository; by default the Git work tree around the current directory."""
-        from gitops_ds.pipeline import open_repository
+        from gitops_ds.deploy.pipeline import open_repository
 
         return open_repository.named(self.repository or self.directory, self.path, self.allowed)
 
@@ -282,7 +282,7 @@ class CommitTargetArgs:
 
     def repository_ref(self) -> RepositoryRef:
         """The repository; by default the Git work tree around the current directory."""
-        from gitops_ds.pipeline import open_repository
+        from gitops_ds.deploy.pipeline import open_repository
 
         return open_repository.named(self.directory, self.path, self.allowed)
 
@@ -306,7 +306,7 @@ class AccessArgs:
 
     def connection(self) -> Connection:
         """The connection to the API server."""
-        from gitops_ds.client import connect
+        from gitops_ds.kube.client import connect
 
         writes = bool(command_table.declared().cluster)
         return connect.Connection(self.kubeconfig, self.context, writes=writes)
@@ -315,7 +315,7 @@ class AccessArgs:
         self, facts: ClusterFacts | None = None
     ) -> AbstractAsyncContextManager[ClusterReader]:
         """The cluster, for reads; `facts` have the context for a command line without one."""
-        from gitops_ds.client import connect
+        from gitops_ds.kube.client import connect
 
         return connect.reading(self.connection(), facts)
 
@@ -323,7 +323,7 @@ class AccessArgs:
         self, facts: ClusterFacts | None = None
     ) -> AbstractAsyncContextManager[Cluster]:
         """As `open_cluster`, for writes as well."""
-        from gitops_ds.client import connect
+        from gitops_ds.kube.client import connect
 
         return connect.writing(self.connection(), facts)
 
@@ -400,7 +400,7 @@ def say(text: str, *, quiet: bool = False) -> None:
     a repository.
     """
     if not quiet:
-        from gitops_ds.report import printable
+        from gitops_ds.checks.report import printable
 
         click.echo(printable.block(text), err=True)
 

@@ -9,15 +9,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gitops_ds import errors
+from gitops_ds.core import errors
 from gitops_ds.forges import forge_access
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
-from gitops_ds.git.address import Address, Scheme
-from gitops_ds.settings import base
+from gitops_ds.service.settings import base
+from gitops_ds.source.git.address import Address, Scheme
 
 if TYPE_CHECKING:  # commands import this module without the settings of the service
-    from gitops_ds.settings.repository import ForgeSettings
+    from gitops_ds.service.settings.repository import ForgeSettings
 
 _TOKEN = "repository.forge.tokenFile"  # noqa: S105  the name of a setting
 

@@ -12,12 +12,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from gitops_ds import errors
-from gitops_ds.git import verification_keys
-from gitops_ds.git.address import Address, Scheme
-from gitops_ds.git.commit_writer import Signature
-from gitops_ds.git.credentials import credential_scope, github_app
-from gitops_ds.git.credentials.credential_values import (
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import ClusterReader
+from gitops_ds.core.objects import SECRET
+from gitops_ds.core.sources.signatures import Trust
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.pipeline import open_repository
+from gitops_ds.service.settings import base
+from gitops_ds.service.settings.repository import CredentialSettings, RepositorySettings
+from gitops_ds.source.git import verification_keys
+from gitops_ds.source.git.address import Address, Scheme
+from gitops_ds.source.git.commit_writer import Signature
+from gitops_ds.source.git.credentials import credential_scope, github_app
+from gitops_ds.source.git.credentials.credential_values import (
     ANONYMOUS,
     Bearer,
     Credentials,
@@ -26,14 +33,7 @@ from gitops_ds.git.credentials.credential_values import (
     Password,
     SshKey,
 )
-from gitops_ds.git.signing import KeyFormat, SigningKey
-from gitops_ds.model.cluster import ClusterReader
-from gitops_ds.model.objects import SECRET
-from gitops_ds.model.sources.signatures import Trust
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline import open_repository
-from gitops_ds.settings import base
-from gitops_ds.settings.repository import CredentialSettings, RepositorySettings
+from gitops_ds.source.git.signing import KeyFormat, SigningKey
 
 
 def trust_of(settings: RepositorySettings) -> Trust:

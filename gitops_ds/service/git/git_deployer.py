@@ -9,24 +9,22 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
-from gitops_ds import errors
-from gitops_ds.client.supervisor import Supervisor, ended
-from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer import requests, state_store
-from gitops_ds.deployer.object_claims import Rank
-from gitops_ds.deployer.owner_identity import FoundOwner
-from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.fleet.cluster_reports import ClusterRow, ReportInput
-from gitops_ds.git import address
-from gitops_ds.git.repository import Repository
-from gitops_ds.model.deployer_state import Push
-from gitops_ds.model.events.base import Emit, Event
-from gitops_ds.model.events.commits import NewCommit
-from gitops_ds.model.events.deployer import Reconciled, SourceChanged
-from gitops_ds.model.events.requests import PushForwarded
-from gitops_ds.model.objects import CONFIG_MAP
-from gitops_ds.model.sources.source_status import Condition, SourceStatus
-from gitops_ds.pipeline import open_repository
+from gitops_ds.core import errors
+from gitops_ds.core.deployer_state import Push
+from gitops_ds.core.events.base import Emit, Event
+from gitops_ds.core.events.commits import NewCommit
+from gitops_ds.core.events.deployer import Reconciled, SourceChanged
+from gitops_ds.core.events.requests import PushForwarded
+from gitops_ds.core.objects import CONFIG_MAP
+from gitops_ds.core.sources.source_status import Condition, SourceStatus
+from gitops_ds.deploy import loop as deployer_loop
+from gitops_ds.deploy import requests, state_store
+from gitops_ds.deploy.object_claims import Rank
+from gitops_ds.deploy.owner_identity import FoundOwner
+from gitops_ds.deploy.pipeline import open_repository
+from gitops_ds.deploy.target import DeployTarget
+from gitops_ds.kube.client.supervisor import Supervisor, ended
+from gitops_ds.notify.kube_events import InvolvedObject
 from gitops_ds.service import event_recorder, runnable
 from gitops_ds.service.context import ServiceContext
 from gitops_ds.service.git import git_auth, git_schedule, git_source
@@ -42,8 +40,10 @@ from gitops_ds.service.rollouts.published_reports import (
     WatchContext,
 )
 from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
-from gitops_ds.settings.repository import RepositorySettings
-from gitops_ds.telemetry.kube_events import InvolvedObject
+from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.source.git import address
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.status.cluster_reports import ClusterRow, ReportInput
 
 
 class GitDeployer(runnable.DeployerPart):

@@ -16,9 +16,9 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
-from gitops_ds.apimachinery import cron_windows
-from gitops_ds.errors import SettingsError
-from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.core.errors import SettingsError
+from gitops_ds.kube.apimachinery import cron_windows
+from gitops_ds.service.settings.repository import RepositorySettings
 
 CHECK = 20.0  # seconds between checks for a jump of the wall clock
 JUMP = 5.0  # seconds

@@ -5,31 +5,31 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Mapping, Sequence, Set
 
-from gitops_ds import errors
 from gitops_ds.checks.engine import check
-from gitops_ds.deployer import revision_selector
-from gitops_ds.deployer.owner_identity import OwnerKey
-from gitops_ds.deployer.template_causes import CauseFinder, CommitSource
-from gitops_ds.deployer.wave_gate import WaveSource
-from gitops_ds.git import revision
-from gitops_ds.git.object_reader import BranchMovement
-from gitops_ds.git.repository import Repository
-from gitops_ds.model.objects import CommitId, Digest
-from gitops_ds.model.rollouts.cluster_report import ClusterOrder
-from gitops_ds.model.rollouts.halted_rollout import BranchCommit
-from gitops_ds.model.rollouts.template_cause import RenderedCommit
-from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
-from gitops_ds.model.sources.signatures import Mode, Unverified, Verified
-from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline import open_repository
-from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
+from gitops_ds.core import errors
+from gitops_ds.core.objects import CommitId, Digest
+from gitops_ds.core.rollouts.cluster_report import ClusterOrder
+from gitops_ds.core.rollouts.halted_rollout import BranchCommit
+from gitops_ds.core.rollouts.template_cause import RenderedCommit
+from gitops_ds.core.sources.repository_limits import DEFAULT, RepositoryLimits
+from gitops_ds.core.sources.signatures import Mode, Unverified, Verified
+from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.core.values import replace
+from gitops_ds.deploy import revision_selector
+from gitops_ds.deploy.owner_identity import OwnerKey
+from gitops_ds.deploy.pipeline import open_repository
+from gitops_ds.deploy.pipeline.prepare import Prepared
+from gitops_ds.deploy.template_causes import CauseFinder, CommitSource
+from gitops_ds.deploy.wave_gate import WaveSource
+from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
 from gitops_ds.service import prepare_process
 from gitops_ds.service.git import git_auth
 from gitops_ds.service.prepare_worker import Job
 from gitops_ds.service.rollouts import published_reports
-from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.source.git import revision
+from gitops_ds.source.git.object_reader import BranchMovement
+from gitops_ds.source.git.repository import Repository
 
 
 class GitSource:

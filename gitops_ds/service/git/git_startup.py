@@ -10,22 +10,22 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable
 
-from gitops_ds import errors
-from gitops_ds.client.supervisor import ended
-from gitops_ds.deployer import loop_state, owner_identity, source_status_store, state_store
-from gitops_ds.deployer.owner_identity import FoundOwner
-from gitops_ds.git.address import Address, same_place
-from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.events.deployer import ReconcileFailed
-from gitops_ds.model.objects import CommitId, short
-from gitops_ds.model.rate_limits import Backoff
-from gitops_ds.model.sources.signatures import Unverified
-from gitops_ds.model.sources.source_status import SourceStatus
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.core import errors
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.events.deployer import ReconcileFailed
+from gitops_ds.core.objects import CommitId, short
+from gitops_ds.core.rate_limits import Backoff
+from gitops_ds.core.sources.signatures import Unverified
+from gitops_ds.core.sources.source_status import SourceStatus
+from gitops_ds.core.values import replace
+from gitops_ds.deploy import loop_state, owner_identity, source_status_store, state_store
+from gitops_ds.deploy.owner_identity import FoundOwner
+from gitops_ds.deploy.pipeline.prepare import Prepared
+from gitops_ds.kube.client.supervisor import ended
 from gitops_ds.service.context import ServiceContext
 from gitops_ds.service.git.git_source import GitSource, followed
-from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.source.git.address import Address, same_place
 
 
 class Startup:

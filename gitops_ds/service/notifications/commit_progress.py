@@ -12,26 +12,21 @@ from enum import IntEnum
 
 import msgspec
 
-from gitops_ds.fleet import cluster_reports
-from gitops_ds.fleet.agents import Agent
+from gitops_ds.core import names
+from gitops_ds.core.change import Operation
+from gitops_ds.core.events.base import Event
+from gitops_ds.core.events.commits import CommitRejected, CommitWaits, NewCommit, VerificationFailed
+from gitops_ds.core.events.deployer import Applied, Reconciled, ReconcileFailed
+from gitops_ds.core.events.requests import CommitHeld, Suspended
+from gitops_ds.core.health import HealthState
+from gitops_ds.core.objects import Key, short, template_of
+from gitops_ds.core.plain_text import counted
+from gitops_ds.core.redaction import report
+from gitops_ds.core.rollouts.staged_rollout import StageState
+from gitops_ds.core.skip_reasons import SkipReason
 from gitops_ds.forges.contract import StatusState
-from gitops_ds.model import names
-from gitops_ds.model.change import Operation
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.commits import (
-    CommitRejected,
-    CommitWaits,
-    NewCommit,
-    VerificationFailed,
-)
-from gitops_ds.model.events.deployer import Applied, Reconciled, ReconcileFailed
-from gitops_ds.model.events.requests import CommitHeld, Suspended
-from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import Key, short, template_of
-from gitops_ds.model.plain_text import counted
-from gitops_ds.model.rollouts.staged_rollout import StageState
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.redaction import report
+from gitops_ds.status import cluster_reports
+from gitops_ds.status.agents import Agent
 
 _WAITING = (SkipReason.WAITS, SkipReason.FINISH_FIRST)
 

@@ -10,17 +10,16 @@ from typing import Protocol
 
 import msgspec
 
-from gitops_ds import __version__, errors
-from gitops_ds.fleet.agents import Agent
+from gitops_ds import __version__
+from gitops_ds.core import errors
+from gitops_ds.core.events.base import Emit, Event
+from gitops_ds.core.events.notifications import NotificationFailed, NotificationSent
+from gitops_ds.core.objects import Key
+from gitops_ds.core.rate_limits import Backoff
+from gitops_ds.core.redaction.report import ReportSecrets
+from gitops_ds.core.values import replace
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import CommitStatus
-from gitops_ds.git.address import Address
-from gitops_ds.model.events.base import Emit, Event
-from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
-from gitops_ds.model.objects import Key
-from gitops_ds.model.rate_limits import Backoff
-from gitops_ds.model.values import replace
-from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.service.git import forge_discovery
 from gitops_ds.service.notifications.commit_progress import (
     CommitProgress,
@@ -28,7 +27,9 @@ from gitops_ds.service.notifications.commit_progress import (
     CommitTracker,
 )
 from gitops_ds.service.notifications.outbox import Outbox
-from gitops_ds.settings.repository import ForgeSettings
+from gitops_ds.service.settings.repository import ForgeSettings
+from gitops_ds.source.git.address import Address
+from gitops_ds.status.agents import Agent
 
 GATHER = 1.0  # seconds in which changes are combined
 PATIENCE = 60.0  # seconds for one status
@@ -37,7 +38,7 @@ _PENDING = 10_000  # events, while a forge is unreachable
 
 
 class AgentSource(Protocol):
-    """The status of agents (`gitops_ds.fleet.tracker.StatusTracker`)."""
+    """The status of agents (`gitops_ds.status.tracker.StatusTracker`)."""
 
     def agents(self) -> tuple[Agent, ...]:
         """All agents."""

@@ -14,16 +14,14 @@ from functools import partial
 
 import orjson
 
-from gitops_ds import errors
-from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.git import address
-from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.events.agents import AgentEvent
-from gitops_ds.model.events.base import Emit, Event
-from gitops_ds.model.events.notifications import CONFIG_MAP_NAME, Notification, NotificationFailed
-from gitops_ds.model.objects import CONFIG_MAP
-from gitops_ds.pipeline import open_repository
+from gitops_ds.core import errors, names
+from gitops_ds.core.cluster import Cluster
+from gitops_ds.core.events.agents import AgentEvent
+from gitops_ds.core.events.base import Emit, Event
+from gitops_ds.core.events.notifications import CONFIG_MAP_NAME, Notification, NotificationFailed
+from gitops_ds.core.objects import CONFIG_MAP
+from gitops_ds.deploy.pipeline import open_repository
+from gitops_ds.notify.notifications import NotificationBuilder
 from gitops_ds.service.notifications import outbox
 from gitops_ds.service.notifications.commit_status import (
     CommitStatusPublisher,
@@ -33,9 +31,10 @@ from gitops_ds.service.notifications.commit_status import (
 from gitops_ds.service.notifications.outbox import Outbox
 from gitops_ds.service.notifications.sender import Sender, SenderContext
 from gitops_ds.service.runnable import DeployerPart
-from gitops_ds.settings.repository import RepositorySettings
-from gitops_ds.settings.service import Service
-from gitops_ds.telemetry.notifications import NotificationBuilder
+from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.service.settings.service import Service
+from gitops_ds.source.git import address
+from gitops_ds.status.tracker import StatusTracker
 
 _KEY = "news.json"
 SETTLE = 2.0  # seconds from a change to the write, which includes the changes meanwhile

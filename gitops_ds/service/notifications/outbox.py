@@ -12,10 +12,10 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from gitops_ds.model.events.definition import Topic
-from gitops_ds.model.events.notifications import ONCE, Notification
+from gitops_ds.core.events.definition import Topic
+from gitops_ds.core.events.notifications import ONCE, Notification
+from gitops_ds.notify.notifications import NotificationBatch
 from gitops_ds.service.notifications.commit_progress import CommitStage, StageKind
-from gitops_ds.telemetry.notifications import NotificationBatch
 
 WAITING = 100  # notifications of one receiver
 BATCH_SIZE = 20

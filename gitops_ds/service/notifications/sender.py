@@ -16,17 +16,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gitops_ds import errors, http_library
+from gitops_ds.core import errors, http_library
+from gitops_ds.core.events.base import Emit
+from gitops_ds.core.events.notifications import NotificationFailed, NotificationSent
+from gitops_ds.core.http_library import HttpRequest, HttpResponse, NoResponse
+from gitops_ds.core.rate_limits import Backoff
 from gitops_ds.forges import retries
-from gitops_ds.http_library import HttpRequest, HttpResponse, NoResponse
-from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
-from gitops_ds.model.rate_limits import Backoff
+from gitops_ds.notify import notifications
+from gitops_ds.notify.notifications import NotificationBatch
 from gitops_ds.service.notifications.outbox import GIVE_UP, Outbox, ReceiverQueue
-from gitops_ds.settings import base
-from gitops_ds.settings.service import ReceiverSettings
-from gitops_ds.telemetry import notifications
-from gitops_ds.telemetry.notifications import NotificationBatch
+from gitops_ds.service.settings import base
+from gitops_ds.service.settings.service import ReceiverSettings
 
 GATHER = 1.0  # seconds: events of one cause are close together
 SECONDS = 10.0  # for one request

@@ -16,29 +16,29 @@ from typing import Protocol
 
 import msgspec
 
-from gitops_ds import __version__, errors
-from gitops_ds.apimachinery.rollouts.attested_records import RecordWrite
-from gitops_ds.client.rollout_ledger import RolloutLedger
+from gitops_ds import __version__
+from gitops_ds.core import errors, names
+from gitops_ds.core.cluster import Cluster
+from gitops_ds.core.events.base import Emit
+from gitops_ds.core.events.rollouts import ApprovalFailed, ApprovalIgnored, StageApproved
+from gitops_ds.core.objects import CONTROLLER_REVISION, CommitId, short
+from gitops_ds.core.rate_limits import Backoff
+from gitops_ds.core.rollouts.halted_rollout import AppliedRollouts
+from gitops_ds.core.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
+from gitops_ds.core.sources.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.core.values import replace
 from gitops_ds.forges import forge_access
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
-from gitops_ds.git.address import Address
-from gitops_ds.git.branch_history import ApprovalCommit, ChangedFiles
-from gitops_ds.git.revision import Head, RevisionSpec
-from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.rollouts import ApprovalFailed, ApprovalIgnored, StageApproved
-from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId, short
-from gitops_ds.model.rate_limits import Backoff
-from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
-from gitops_ds.model.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
-from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
-from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts import applied_rollouts
+from gitops_ds.rollouts.staging import applied_rollouts
+from gitops_ds.rollouts.state.attested_records import RecordWrite
+from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.service.git import forge_discovery, git_auth, git_source
 from gitops_ds.service.runnable import TimedAttempts
-from gitops_ds.settings.repository import ForgeSettings, RepositorySettings
+from gitops_ds.service.settings.repository import ForgeSettings, RepositorySettings
+from gitops_ds.source.git.address import Address
+from gitops_ds.source.git.branch_history import ApprovalCommit, ChangedFiles
+from gitops_ds.source.git.revision import Head, RevisionSpec
 
 EVERY = 60.0  # seconds between two reads of Git and the forge, without a new commit
 BACKOFF = Backoff(15.0, 900.0, jitter=0.1)
@@ -48,7 +48,7 @@ MOST_PULL_REQUESTS = 5
 
 
 class ApprovalRepository(Protocol):
-    """The source of approvals (`gitops_ds.git.repository.Repository`)."""
+    """The source of approvals (`gitops_ds.source.git.repository.Repository`)."""
 
     async def tip(self, revision: RevisionSpec) -> CommitId:
         """The current commit of a revision at the server."""

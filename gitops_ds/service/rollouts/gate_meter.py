@@ -19,13 +19,12 @@ import msgspec
 import orjson
 import yarl
 
-from gitops_ds import errors, http_library
-from gitops_ds.controller.gate_pods import PodGates
-from gitops_ds.http_library import HttpRequest, NoResponse
-from gitops_ds.model.cluster import ClusterReader
-from gitops_ds.model.objects import Key
-from gitops_ds.model.plain_text import line
-from gitops_ds.model.rollouts.rollout_gates import (
+from gitops_ds.core import errors, http_library
+from gitops_ds.core.cluster import ClusterReader
+from gitops_ds.core.http_library import HttpRequest, NoResponse
+from gitops_ds.core.objects import Key
+from gitops_ds.core.plain_text import line
+from gitops_ds.core.rollouts.rollout_gates import (
     GateRequest,
     GateSample,
     MemoryRequest,
@@ -34,8 +33,13 @@ from gitops_ds.model.rollouts.rollout_gates import (
     Reading,
     WebhookRequest,
 )
-from gitops_ds.settings import base
-from gitops_ds.settings.metrics import GateWebhookSettings, MetricsSettings, PrometheusSettings
+from gitops_ds.rollouts.controller.gate_pods import PodGates
+from gitops_ds.service.settings import base
+from gitops_ds.service.settings.metrics import (
+    GateWebhookSettings,
+    MetricsSettings,
+    PrometheusSettings,
+)
 
 MOST_BYTES = 1 << 20  # of a response
 _LONGEST_URL = 2000  # characters; a longer query is sent in the body

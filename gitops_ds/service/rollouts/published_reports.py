@@ -15,23 +15,23 @@ from typing import Protocol
 
 import msgspec
 
-from gitops_ds import errors
-from gitops_ds.fleet import cluster_reports
-from gitops_ds.fleet.cluster_reports import ClusterRow, ReportInput
-from gitops_ds.git.cluster_refs import ReportRef
-from gitops_ds.git.commit_writer import Signature
-from gitops_ds.git.revision import Head, RevisionSpec
-from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.commits import ReportFailed, ReportsRead
-from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rate_limits import Backoff, TokenBucket
-from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_report import ClusterOrder, ClusterReport
-from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
-from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
+from gitops_ds.core import errors
+from gitops_ds.core.events.base import Emit
+from gitops_ds.core.events.commits import ReportFailed, ReportsRead
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.rate_limits import Backoff, TokenBucket
+from gitops_ds.core.rollouts import cluster_report
+from gitops_ds.core.rollouts.cluster_report import ClusterOrder, ClusterReport
+from gitops_ds.core.sources.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.core.values import replace
+from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
 from gitops_ds.service.git import git_auth
-from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.source.git.cluster_refs import ReportRef
+from gitops_ds.source.git.commit_writer import Signature
+from gitops_ds.source.git.revision import Head, RevisionSpec
+from gitops_ds.status import cluster_reports
+from gitops_ds.status.cluster_reports import ClusterRow, ReportInput
 
 READ_EVERY = 60.0  # seconds between two reads
 CHECK_EVERY = 5.0  # seconds between two checks for an order, which need no request
@@ -45,7 +45,7 @@ _NO_PUSH = (
 
 
 class ReportRepository(Protocol):
-    """The source of reports (`gitops_ds.git.repository.Repository`)."""
+    """The source of reports (`gitops_ds.source.git.repository.Repository`)."""
 
     async def cluster_reports(self, path: str, clusters: Sequence[str]) -> tuple[ReportRef, ...]:
         """The reports of these clusters on the server."""

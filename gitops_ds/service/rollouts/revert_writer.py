@@ -12,33 +12,34 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from gitops_ds import __version__, errors
-from gitops_ds.deployer.template_causes import CauseFinder
-from gitops_ds.forges.client import Forge
-from gitops_ds.forges.contract import NewPullRequest
-from gitops_ds.forges.forge_access import ForgeAccess
-from gitops_ds.git.commit_writer import CommitReason, Signature
-from gitops_ds.git.repository import Repository
-from gitops_ds.git.revision import Branch
-from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.rollouts import (
+from gitops_ds import __version__
+from gitops_ds.core import errors
+from gitops_ds.core.events.base import Emit
+from gitops_ds.core.events.rollouts import (
     GitStepEvent,
     RevertCommitted,
     RevertFailed,
     RevertProposed,
 )
-from gitops_ds.model.objects import CommitId, short
-from gitops_ds.model.rate_limits import Backoff
-from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollout, RolloutIdentity
-from gitops_ds.model.rollouts.template_cause import RenderedCommit
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan.rollouts import rollout_reverts, template_causes
-from gitops_ds.plan.rollouts.rollout_reverts import RevertPlan
-from gitops_ds.plan.rollouts.template_causes import BranchLine, Rendered, WantedCause
+from gitops_ds.core.objects import CommitId, short
+from gitops_ds.core.rate_limits import Backoff
+from gitops_ds.core.rollouts.halted_rollout import AppliedRollouts, HaltedRollout, RolloutIdentity
+from gitops_ds.core.rollouts.template_cause import RenderedCommit
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.pipeline.prepare import Prepared
+from gitops_ds.deploy.template_causes import CauseFinder
+from gitops_ds.forges.client import Forge
+from gitops_ds.forges.contract import NewPullRequest
+from gitops_ds.forges.forge_access import ForgeAccess
+from gitops_ds.rollouts.staging import rollout_reverts, template_causes
+from gitops_ds.rollouts.staging.rollout_reverts import RevertPlan
+from gitops_ds.rollouts.staging.template_causes import BranchLine, Rendered, WantedCause
 from gitops_ds.service.git import forge_discovery, git_auth, git_source
 from gitops_ds.service.runnable import TimedAttempts
-from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.source.git.commit_writer import CommitReason, Signature
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.git.revision import Branch
 
 PATIENCE = 60.0  # seconds for the forge
 BACKOFF = Backoff(15.0, 900.0, jitter=0.1)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.model.sources.source_tree import Chart, Files, Places, Remote, RenderedChart
+from gitops_ds.core.sources.source_tree import Chart, Files, Places, Remote, RenderedChart
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.documents import Document
 from gitops_ds.yaml.provenance import helm_template

@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.model.objects import MISSING, Path, value_at
-from gitops_ds.model.sources.bundle import Pointer
-from gitops_ds.model.sources.source_tree import Places
+from gitops_ds.core.objects import MISSING, Path, value_at
+from gitops_ds.core.sources.bundle import Pointer
+from gitops_ds.core.sources.source_tree import Places
 
 _KEY = re.compile(r"""("[^"]+"|'[^']+'|[\w./-][^:#{}"']*?)\s*:(?:\s+(.*)|$)""")
 _BLOCK = re.compile(r"[|>][+-]?[0-9]?[+-]?(?:\s+#.*)?")

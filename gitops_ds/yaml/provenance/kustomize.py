@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.model.objects import Path
-from gitops_ds.model.sources.bundle import Pointer
-from gitops_ds.model.sources.source_tree import Files, Places
-from gitops_ds.model.values import replace
+from gitops_ds.core.objects import Path
+from gitops_ds.core.sources.bundle import Pointer
+from gitops_ds.core.sources.source_tree import Files, Places
+from gitops_ds.core.values import replace
 from gitops_ds.yaml import parser
 
 # A limit on comparisons, so that they never take longer than the build.

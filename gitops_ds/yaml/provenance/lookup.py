@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import PurePosixPath
 
-from gitops_ds.model.finding import Place
-from gitops_ds.model.objects import Path
-from gitops_ds.model.sources.bundle import Origin, Pointer
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.core.finding import Place
+from gitops_ds.core.objects import Path
+from gitops_ds.core.sources.bundle import Origin, Pointer
+from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser
 
 KUSTOMIZATIONS = (KUSTOMIZATION := "kustomization.yaml", "kustomization.yml", "Kustomization")

@@ -1,0 +1,111 @@
+"""The nouns of a check: its options, its input, its result. `run` and `diff` both use them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gitops_ds.core.finding import Finding
+from gitops_ds.core.live import Live
+from gitops_ds.core.sources.source_tree import NO_RESULTS, CachedResults, SourceTree
+from gitops_ds.core.values import replace
+from gitops_ds.deploy.pipeline.prepare import Prepared, without_repetitions
+
+if TYPE_CHECKING:
+    from gitops_ds.core.change import Change, FieldChange
+    from gitops_ds.core.live import Census
+    from gitops_ds.core.objects import Key
+    from gitops_ds.deploy.pipeline.outlook import Outlook
+    from gitops_ds.kube.client.connect import Connection
+
+
+class CheckOptions(msgspec.Struct, frozen=True):
+    """The options of a check: clusters (none: all), a namespace for objects without one, the base
+    of a change, the known nodes.
+
+    `base_from` is the address of the repository with the base; empty: the repository itself.
+    `snapshots` are cluster snapshots, each as FILE for every cluster or as CLUSTER=FILE. `live` is
+    the connection to clusters without a snapshot; None: they are not read. `require_live`: an
+    unreadable cluster is an error. `cached` are the results of earlier runs.
+    """
+
+    clusters: tuple[str, ...] = ()
+    namespace: str = ""
+    base: str | None = None
+    base_from: str = ""
+    snapshots: tuple[str, ...] = ()
+    live: Connection | None = None
+    require_live: bool = False
+    cached: CachedResults = NO_RESULTS
+
+
+class ClusterChange(msgspec.Struct, frozen=True):
+    """The changes of some clusters, equal in each."""
+
+    clusters: tuple[str, ...]
+    changes: tuple[Change, ...]
+    outlooks: Mapping[Key, Outlook] = msgspec.field(default_factory=dict)
+    census: Census | None = None
+
+
+class BaseDrift(msgspec.Struct, frozen=True):
+    """The drift of a cluster from the base, by object: `old` is the live value, `new` that of the
+    base.
+    """
+
+    cluster: str
+    objects: Mapping[Key, tuple[FieldChange, ...]]
+
+
+class CheckResult(msgspec.Struct, frozen=True):
+    """The findings, and with a base the changes; `prepared` has a bundle for each cluster.
+
+    `suppressed` are suppressed findings, each with the reason. `drift` is None if no cluster's
+    objects are known. `unread` names clusters that could not be read, with the error.
+    """
+
+    snapshot: SourceTree
+    prepared: tuple[Prepared, ...]
+    findings: tuple[Finding, ...]
+    changed: tuple[ClusterChange, ...] | None = None
+    suppressed: tuple[tuple[Finding, str], ...] = ()
+    drift: tuple[BaseDrift, ...] | None = None
+    unread: tuple[str, ...] = ()
+
+
+class CheckInput(msgspec.Struct, frozen=True):
+    """The input of a check: a snapshot, that of the base (None: without a change), and the data of
+    each cluster.
+
+    `live` has the empty name for the data of all clusters. `again` is a second read of the head,
+    for a rule that compares two reads. `unread` names clusters that could not be read, with the
+    error.
+    """
+
+    head: SourceTree
+    base: SourceTree | None
+    live: Mapping[str, Live]
+    again: SourceTree | None = None
+    unread: tuple[str, ...] = ()
+
+    def known(self, cluster: str) -> Live:
+        """The data of a cluster."""
+        return self.live.get(cluster) or self.live.get("") or Live()
+
+    def with_head(self, head: SourceTree) -> CheckInput:
+        """The same input with other files; the output of charts and kustomizations is unchanged."""
+        return replace(self, head=head, again=self.again and replace(self.again, files=head.files))
+
+
+def together(prepared: Sequence[Prepared], more: Sequence[Finding]) -> tuple[Finding, ...]:
+    """The findings of all clusters, each once: findings of a file itself are equal for all."""
+    several = len(prepared) > 1
+    findings = (*(finding for one in prepared for finding in one.findings), *more)
+    return tuple(
+        dict.fromkeys(
+            finding if finding.object and several else finding.on_cluster("")
+            for finding in without_repetitions(findings)
+        )
+    )

@@ -1,0 +1,218 @@
+"""The history of a DaemonSet: the commits of its ControllerRevisions. And the trace of a pod, a
+node, a DaemonSet or a commit to the author of its template: pod, node, revision, commit, author,
+file, line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gitops_ds.core import errors, names
+from gitops_ds.core.live import Revision
+from gitops_ds.core.objects import CommitId, Key, template_of
+from gitops_ds.core.sources.source_tree import CommitInfo
+from gitops_ds.deploy.pipeline import open_repository
+from gitops_ds.kube.apimachinery import revisions, timestamps
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.render import bundle as rendering
+from gitops_ds.status import agent_json, halt_story
+from gitops_ds.status import agents as fleet_agents
+from gitops_ds.status.agents import Agent, when
+from gitops_ds.yaml.provenance import lookup
+
+KINDS = {
+    "pod": ("pod", "pods", "po"),
+    "node": ("node", "nodes", "no"),
+    "ds": ("ds", "daemonset", "daemonsets", "daemonset.apps"),
+    "commit": ("commit",),
+}
+
+
+async def history(agent: Agent, repository: Repository | None) -> list[dict[str, Any]]:
+    """The revisions, oldest first, each with its commit, and with author and time if Git is
+    available.
+    """
+    current, counts, entries = agent.current, agent.nodes_by_hash(), []
+    for revision in agent.history:
+        commit = agent.commit_of(revision)
+        info = await _info(repository, commit)
+        annotations = revisions.annotations_of(revision)
+        cause = info.subject if info else annotations.get(names.CHANGE_CAUSE, "")
+        entries.append(
+            {
+                "revision": revision.number,
+                "name": revision.name,
+                "hash": revision.hash,
+                "commit": commit,
+                "author": info.author if info else "",
+                "committed": when(info.committed) if info else "",
+                "changeCause": cause,
+                "nodes": counts[revision.hash],
+                "current": current is not None and revision.name == current.name,
+            }
+        )
+    return entries
+
+
+async def halts(agent: Agent, repository: Repository | None) -> list[dict[str, Any]]:
+    """The halted rollouts, oldest first, each with its commit and the one that replaced it."""
+    return [
+        {
+            **await _commit(repository, one.commit),
+            "haltedAt": timestamps.text(one.at),
+            "stage": one.stage,
+            "reason": one.reason,
+            "nodes": [
+                {"name": node.node, "reason": node.reason, "message": node.message}
+                for node in one.nodes
+            ],
+            "replacedBy": await _commit(repository, one.replaced_by) if one.replaced_by else None,
+        }
+        for one in halt_story.of(agent)
+    ]
+
+
+async def _commit(repository: Repository | None, commit: str) -> dict[str, str]:
+    info = await _info(repository, commit)
+    return {
+        "commit": commit,
+        "author": info.author if info else "",
+        "committed": when(info.committed) if info else "",
+        "changeCause": info.subject if info else "",
+    }
+
+
+async def _info(repository: Repository | None, commit: str) -> CommitInfo | None:
+    if repository is None or not commit or template_of(commit):
+        return None
+    try:
+        await repository.fetch(CommitId(commit))
+        return await repository.info(CommitId(commit))
+    except errors.SourceError:  # a rewritten branch: the number and the commit are still true
+        return None
+
+
+def revision_of(agent: Agent, number: int) -> Revision:
+    """The revision with that number. Raises UsageError with the existing numbers."""
+    for revision in agent.history:
+        if revision.number == number:
+            return revision
+    numbers = ", ".join(str(revision.number) for revision in agent.history) or "none"
+    raise errors.UsageError(f"{agent.key} has no revision {number}; it has {numbers}")
+
+
+def revision_before(agent: Agent) -> Revision:
+    """The newest revision with another template than the agent's, as for `kubectl rollout undo`.
+
+    Raises UsageError without one.
+    """
+    earlier = [revision for revision in agent.history if revision is not agent.current]
+    if not earlier:
+        raise errors.UsageError(
+            f"the cluster has no earlier revision of {agent.key} (revisionHistoryLimit): name a "
+            "commit of Git with --to-commit"
+        )
+    return earlier[-1]
+
+
+def parse_target(text: str) -> tuple[str, str]:
+    """The kind (pod, node, ds or commit) and the name in `pod/NAME`. Raises UsageError."""
+    kind, slash, name = text.partition("/")
+    for resource_kind, words in KINDS.items():
+        if slash and name and kind in words:
+            return resource_kind, name
+    raise errors.UsageError(
+        f"{text!r} is not a valid target: write pod/NAME, node/NAME, ds/NAME or commit/SHA"
+    )
+
+
+def found(
+    agents: Sequence[Agent], kind: str, name: str, namespace: str
+) -> list[tuple[Agent, dict[str, Any]]]:
+    """The pods of a target, each with its agent, by agent and node: entries of
+    `fleet.agent_json.nodes`. Raises NotFound without any.
+    """
+    where = {"pod": "pod", "node": "node", "commit": "commit"}
+    if kind == "ds":
+        agent = fleet_agents.find_agent(tuple(agents), f"ds/{name}", namespace)
+        return [(agent, entry) for entry in agent_json.nodes(agent)]
+    entries = [
+        (agent, entry)
+        for agent in agents
+        if namespace in ("", agent.key.namespace)
+        for entry in agent_json.nodes(agent)
+        if (entry[where[kind]].startswith(name) if kind == "commit" else entry[where[kind]] == name)
+    ]
+    if not entries:
+        inside = f" in namespace {namespace}" if namespace else ""
+        what = {
+            "pod": f"is named {name}",
+            "node": f"runs on node {name}",
+            "commit": f"runs the template of commit {name}",
+        }[kind]
+        hint = ": `gitops-ds history ds/NAME` lists commits" if kind == "commit" else ""
+        raise errors.NoMatch(f"no pod of a DaemonSet{inside} {what}{hint}")
+    return entries
+
+
+async def traced(
+    entries: Sequence[tuple[Agent, Mapping[str, Any]]], repository: Repository | None, path: str
+) -> list[dict[str, Any]]:
+    """The entries with author, time and subject of the commit, and the file and line of the
+    DaemonSet in it; `path` is the directory inside of the repository.
+    """
+    histories: dict[Key, dict[int, dict[str, Any]]] = {}
+    places: dict[tuple[Key, str], tuple[str, int | None]] = {}
+    items = []
+    for agent, entry in entries:
+        if agent.key not in histories:
+            histories[agent.key] = {
+                item["revision"]: item for item in await history(agent, repository)
+            }
+        item = histories[agent.key].get(entry["revision"] or 0, {})
+        commit = entry["commit"]
+        if (agent.key, commit) not in places:
+            places[agent.key, commit] = await _place(agent, commit, repository, path)
+        file, line = places[agent.key, commit]
+        items.append(
+            {
+                "node": entry["node"],
+                "pod": entry["pod"],
+                "agent": {"namespace": agent.key.namespace, "name": agent.key.name},
+                "revision": entry["revision"],
+                "commit": commit,
+                "author": item.get("author", ""),
+                "committed": item.get("committed", ""),
+                "changeCause": item.get("changeCause", ""),
+                "repository": agent.seen.daemonset.annotations.get(names.REPOSITORY, ""),
+                "file": file,
+                "line": line,
+                "state": entry["state"],
+                "reason": entry["reason"],
+            }
+        )
+    return items
+
+
+async def _place(
+    agent: Agent, commit: str, repository: Repository | None, path: str
+) -> tuple[str, int | None]:
+    """The file in the DaemonSet's annotation, and the line of its template at that commit, if Git
+    has it.
+    """
+    file = agent.seen.daemonset.annotations.get(names.PATH, "")
+    if repository is None or not commit or template_of(commit):
+        return file, None
+    try:
+        snapshot = await open_repository.snapshot_of(repository, CommitId(commit), path)
+        manifests = rendering.render(
+            snapshot, cluster=agent.state.cluster, namespace=agent.key.namespace
+        ).manifests
+        manifest = manifests.get(agent.key)
+    except errors.GitopsError:
+        return file, None
+    if manifest is None:
+        return file, None
+    place = lookup.locate(manifest.origin, ("spec", "template"), lookup.sources(snapshot), key=True)
+    return place.file, place.line or None

@@ -1,0 +1,439 @@
+"""Requests to a service: annotations of the state's ConfigMap, and of a DaemonSet.
+
+The state is the one in the options, that of the repository of the current directory, or the only
+one.
+
+A commit that is put on hold while it rolls out is already applied, so the deployer can't skip it:
+its rollouts are held. The controller treats the template as a halted one of its DaemonSet, and
+takes no further node until its release.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from gitops_ds.core import errors, names
+from gitops_ds.core.cluster import Cluster, ClusterReader, PatchType, Selection
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.live import Revision
+from gitops_ds.core.objects import (
+    CONFIG_MAP,
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    Body,
+    Key,
+    key_of,
+    short,
+)
+from gitops_ds.core.rollouts.proven_templates import HaltedTemplate
+from gitops_ds.core.sources.source_status import Condition
+from gitops_ds.core.values import replace
+from gitops_ds.deploy import requests, source_status_store, state_store
+from gitops_ds.deploy.pipeline import open_repository
+from gitops_ds.kube.apimachinery import revisions
+from gitops_ds.ownership import field_managers, object_owner
+from gitops_ds.rollouts.state import halted_templates, target_revisions
+from gitops_ds.source.git import address
+
+ASK_SECONDS = 0.25
+RELEASED = 10  # commits in the annotation
+_TRIES = 5
+
+# The changes of annotations: the new value of each, None to remove it.
+AnnotationChange = Callable[[Body], Mapping[str, str | None]]
+
+
+class Where(msgspec.Struct, frozen=True):
+    """The namespace of the states, and the selected one: by its `id`, or by a `repository` (a
+    directory or URL).
+    """
+
+    namespace: str
+    id: str = ""
+    repository: str | None = None
+
+
+class StateObject(msgspec.Struct, frozen=True):
+    """A state: the owner's id, and its content."""
+
+    id: str
+    state: DeployerState
+
+
+async def find(cluster: ClusterReader, where: Where) -> StateObject:
+    """The selected state. Raises NotFound without one, UsageError for several."""
+    there = await state_store.load_all(cluster, where.namespace)
+    if where.id:
+        if where.id not in there:
+            raise _nothing(f"no state {where.id} is in namespace {where.namespace}", there)
+        return StateObject(where.id, there[where.id])
+    if not there:
+        raise _nothing(
+            f"no service has run here: no state is in namespace {where.namespace}", there
+        )
+    named = _around(where.repository)
+    mine = {
+        id: state
+        for id, state in there.items()
+        if any(address.same_place(state.repository, one) for one in named)
+    }
+    if where.repository is not None and not mine:
+        raise _nothing(f"no service follows {where.repository} here", there)
+    mine = mine or dict(there)
+    if len(mine) > 1:
+        raise errors.UsageError(
+            f"several repositories are followed here: choose one with -C or --id: {_list(mine)}"
+        )
+    return next(StateObject(id, state) for id, state in mine.items())
+
+
+def _around(named: str | None) -> tuple[str, ...]:
+    try:
+        repository = open_repository.named(named)
+    except errors.UsageError:
+        if named is not None:
+            raise
+        return ()
+    return tuple({repository.identity, repository.display})
+
+
+def _nothing(words: str, there: Mapping[str, DeployerState]) -> errors.NoMatch:
+    also = (
+        f"; there are {_list(there)}"
+        if there
+        else ": is `gitops-ds run` running, and is --state-namespace correct?"
+    )
+    return errors.NoMatch(words + also)
+
+
+def _list(there: Mapping[str, DeployerState]) -> str:
+    return ", ".join(f"{id} ({state.repository})" for id, state in there.items())
+
+
+async def annotate(cluster: Cluster, where: Where, id: str, change: AnnotationChange) -> Body:
+    """The ConfigMap of a state after the change, also with concurrent writes."""
+    for _ in range(_TRIES):
+        before = await cluster.get(CONFIG_MAP, where.namespace, state_store.config_map_name(id))
+        metadata = {
+            "resourceVersion": before["metadata"]["resourceVersion"],
+            "annotations": dict(change(before)),
+        }
+        try:
+            return await cluster.patch(
+                CONFIG_MAP, where.namespace, state_store.config_map_name(id), {"metadata": metadata}
+            )
+        except errors.Conflict:
+            continue
+    raise errors.WriteContention(f"the state {id} is written concurrently: try again")
+
+
+async def request(cluster: Cluster, where: Where, id: str) -> tuple[Body, str]:
+    """Requests a reconciliation; returns the ConfigMap, and the value that the response repeats."""
+    value = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return await annotate(cluster, where, id, lambda _: {names.REQUESTED_AT: value}), value
+
+
+async def answered(
+    cluster: ClusterReader, where: Where, id: str, value: str, seconds: float
+) -> Body:
+    """The ConfigMap after the response. Raises TimedOut."""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                body = await cluster.get(
+                    CONFIG_MAP, where.namespace, state_store.config_map_name(id)
+                )
+                annotations = _annotations(body)
+                if annotations.get(names.HANDLED_AT) == value:
+                    return body
+                if annotations.get(names.REQUESTED_AT) != value:
+                    raise errors.TimedOut(
+                        "another reconciliation was requested meanwhile, "
+                        "which replaces this request"
+                    )
+                await asyncio.sleep(ASK_SECONDS)
+    except TimeoutError:
+        raise errors.TimedOut(
+            f"not answered after {seconds:g} seconds: is `gitops-ds run` running for {id}? The "
+            "request remains until then"
+        ) from None
+
+
+def refuse_commit(state: DeployerState, hash: str) -> None:
+    """Raises UsageError if the hash of a plan is the abbreviated ID of a known commit."""
+    for commit in (state.last_attempted, state.last_good):
+        if (commit or "").startswith(hash):
+            raise errors.UsageError(
+                f"{hash} is commit {short(commit)}: a plan is approved by its hash, which "
+                "`gitops-ds plan` and the log print"
+            )
+
+
+class Suspension(msgspec.Struct, frozen=True):
+    """The suspended or resumed object; `changed` is False if it was already in that state."""
+
+    name: str
+    changed: bool
+    body: Body
+
+    def words(self, *, suspended: bool) -> str:
+        """The state now."""
+        if suspended:
+            return f"{self.name} is {'' if self.changed else 'already '}suspended"
+        return f"{self.name} is resumed" if self.changed else f"{self.name} is not suspended"
+
+
+async def suspend(cluster: Cluster, where: Where, id: str, *, suspended: bool) -> Suspension:
+    """Suspends a repository, or resumes it."""
+    earlier = False
+
+    def change(before: Body) -> Mapping[str, str | None]:
+        nonlocal earlier
+        earlier = requests.parse(before).suspended
+        return {names.SUSPEND: "true" if suspended else None}
+
+    body = await annotate(cluster, where, id, change)
+    return Suspension(id, earlier is not suspended, body)
+
+
+async def suspend_agent(
+    cluster: Cluster, name: str, namespace: str, *, suspended: bool
+) -> Suspension:
+    """Suspends one DaemonSet, or resumes it. Raises Refused if a commit suspended it."""
+    plain = name.rpartition("/")[2]
+    listed = (await cluster.list(DAEMONSET)).items
+    matches = [body for body in listed if _is_meant(body, plain, namespace)]
+    if not matches:
+        inside = {key.name for key in map(key_of, listed) if namespace in ("", key.namespace)}
+        near = difflib.get_close_matches(plain, inside, 1)
+        hint = f"did you mean {near[0]}?" if near else "`gitops-ds get` lists them"
+        raise errors.NoMatch(f'daemonsets.apps "{plain}" not found: {hint}')
+    if len(matches) > 1:
+        spaces = ", ".join(key_of(body).namespace for body in matches)
+        raise errors.UsageError(f"{plain} is in the namespaces {spaces}: choose one with -n")
+    body, key = matches[0], key_of(matches[0])
+    if not suspended and field_managers.is_from_git(body, names.SUSPEND):
+        raise errors.Refused(
+            f"{key} is suspended by a commit: take {names.SUSPEND} out of its manifest, and it is "
+            "resumed"
+        )
+    value = {"metadata": {"annotations": {names.SUSPEND: "true" if suspended else None}}}
+    earlier = (body["metadata"].get("annotations") or {}).get(names.SUSPEND) == "true"
+    body = await cluster.patch(DAEMONSET, key.namespace, key.name, value)
+    return Suspension(str(key), earlier is not suspended, body)
+
+
+def _is_meant(body: Body, name: str, namespace: str) -> bool:
+    key = key_of(body)
+    return key.name == name and namespace in ("", key.namespace)
+
+
+async def hold(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
+    """Puts a commit on hold."""
+
+    def change(before: Body) -> Mapping[str, str | None]:
+        return {names.HOLD: ",".join(sorted({*requests.parse(before).held, commit}))}
+
+    return await annotate(cluster, where, id, change)
+
+
+async def release(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
+    """Releases a commit. Raises Refused if it is not on hold."""
+
+    def same(held: str) -> bool:
+        return held.startswith(commit) or commit.startswith(held)
+
+    def change(before: Body) -> Mapping[str, str | None]:
+        held = requests.parse(before).held
+        if not any(same(one) for one in held):
+            raise errors.Refused(
+                f"commit {commit} is not on hold: {', '.join(held) or 'no commit is'}"
+            )
+        return {names.HOLD: ",".join(one for one in held if not same(one)) or None}
+
+    return await annotate(cluster, where, id, change)
+
+
+async def is_waiting(
+    cluster: ClusterReader, where: Where, id: str, commit: str, now: float
+) -> bool:
+    """Whether the commit waits for other clusters: it is the newest one of a Waiting repository."""
+    status = (await source_status_store.load_all(cluster, where.namespace, now)).get(id)
+    if status is None or status.condition is not Condition.WAITING:
+        return False
+    return (status.newest or "").startswith(commit)
+
+
+async def release_waiting(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
+    """Ends the wait of a commit for other clusters; the last RELEASED ones are kept."""
+
+    def change(before: Body) -> Mapping[str, str | None]:
+        value = _annotations(before).get(names.RELEASE, "")
+        others = [one for one in re.split(r"[,\s]+", value) if one and one != commit]
+        return {names.RELEASE: ",".join([*others, commit][-RELEASED:])}
+
+    return await annotate(cluster, where, id, change)
+
+
+def as_json(target: StateObject, body: Body) -> dict[str, Any]:
+    """The requests to a service and its answers (docs/reference/json.md)."""
+    annotations, pending = _annotations(body), requests.parse(body)
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "Steering",
+        "id": target.id,
+        "repository": target.state.repository,
+        "requestedAt": annotations.get(names.REQUESTED_AT, ""),
+        "handledAt": annotations.get(names.HANDLED_AT, ""),
+        "outcome": annotations.get(names.OUTCOME, ""),
+        "suspended": pending.suspended,
+        "approve": pending.approved,
+        "hold": list(pending.held),
+        "release": list(pending.released),
+    }
+
+
+def _annotations(body: Body) -> Mapping[str, str]:
+    return (body.get("metadata") or {}).get("annotations") or {}
+
+
+class HeldRollouts(msgspec.Struct, frozen=True):
+    """The DaemonSets whose rollouts are on hold now, and the commits of the other rollouts in
+    progress.
+    """
+
+    held: tuple[Key, ...] = ()
+    others: Mapping[Key, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """The end of the message of `hold`."""
+        if self.held:
+            return f", and its rollout of {', '.join(map(str, self.held))}"
+        if not self.others:
+            return ""
+        some = ", ".join(f"{key} of {short(one)}" for key, one in self.others.items())
+        return f"; no rollout in progress is of this commit: hold one of these ({some})"
+
+
+async def hold_rollouts(cluster: Cluster, owner: str, commit: str, now: float) -> HeldRollouts:
+    """Holds the rollouts of the templates that a commit gave, also together with others; none if
+    the account may not list them.
+
+    `owner` is the id of the objects' owner, `now` in seconds since 1970. Raises ClusterError.
+    """
+    try:
+        daemonsets = (await cluster.list(DAEMONSET)).items
+    except errors.Forbidden:
+        return HeldRollouts()
+    rolling = {
+        key_of(body): body
+        for body in daemonsets
+        if object_owner.owner_of(body) == owner
+        and names.TARGET in (body["metadata"].get("annotations") or {})
+    }
+    if not rolling:
+        return HeldRollouts()
+    listed = await cluster.list(CONTROLLER_REVISION, Selection(labels=names.ROLLOUT))
+    own_revisions = [one for one in map(revisions.revision_of, listed.items) if one is not None]
+    held, others_rolling = list[Key](), dict[Key, str]()
+    for key, body in rolling.items():
+        annotations = body["metadata"]["annotations"]
+        target = next((one for one in own_revisions if _is_target(one, key, annotations)), None)
+        commits = target_revisions.commits_of(target) if target is not None else ()
+        if target is None or not any(one.startswith(commit) for one in commits):
+            others_rolling |= {key: commits[0]} if commits else {}
+            continue
+        hash = revisions.labels_of(target).get(names.ROLLOUT, "")
+        others = (one for one in halted_templates.parse(annotations) if one.hash != hash)
+        on_hold = HaltedTemplate(
+            hash,
+            commits[0],
+            now,
+            halted_templates.ON_HOLD,
+            commits=commits if len(commits) > 1 else (),
+        )
+        kept = (on_hold, *others)
+        patch = {"metadata": {"annotations": {names.HALTED: halted_templates.encoded(kept)}}}
+        await cluster.patch(DAEMONSET, key.namespace, key.name, patch, type=PatchType.MERGE)
+        held.append(key)
+    return HeldRollouts(tuple(held), others_rolling)
+
+
+def _is_target(revision: Revision, key: Key, annotations: dict[str, str]) -> bool:
+    namespace = str((revision.raw.get("metadata") or {}).get("namespace") or "")
+    return (namespace, revision.name) == (key.namespace, annotations.get(names.TARGET))
+
+
+async def release_rollouts(cluster: Cluster, owner: str, commit: str) -> tuple[Key, ...]:
+    """Releases the halted templates of a commit, and its halted or held rollouts.
+
+    `owner` is the id of the objects' owner. Returns the DaemonSets; none if the account may not
+    list them. Raises ClusterError.
+    """
+    try:
+        daemonsets = (await cluster.list(DAEMONSET)).items
+    except errors.Forbidden:
+        return ()
+    bodies = [
+        body
+        for body in daemonsets
+        if object_owner.owner_of(body) == owner and _annotations(body).get(names.HALTED)
+    ]
+    if not bodies:
+        return ()
+    which = Selection(labels=names.ROLLOUT)
+    own_revisions = map(
+        revisions.revision_of, (await cluster.list(CONTROLLER_REVISION, which)).items
+    )
+    targets = [one for one in own_revisions if one is not None]
+    released = [
+        key_of(body) for body in bodies if await _release_rollout(cluster, body, targets, commit)
+    ]
+    return tuple(released)
+
+
+async def _release_rollout(
+    cluster: Cluster, body: Body, targets: Iterable[Revision], commit: str
+) -> bool:
+    """Whether the DaemonSet had a template to release.
+
+    The halt is removed first: otherwise the deployer would add it to the annotation again.
+    """
+    key, uid = key_of(body), str(body["metadata"]["uid"])
+    own = [one for one in targets if (it := target_revisions.daemonset_of(one)) and it.uid == uid]
+    hashes = halted_templates.named(_annotations(body), commit)
+    hashes |= {
+        _hash(one)
+        for one in own
+        if any(known.startswith(commit) for known in target_revisions.commits_of(one))
+    }
+    hashes_now = {one.hash for one in halted_templates.parse(_annotations(body))}
+    if not hashes & hashes_now:
+        return False
+    for target in own:
+        record = target_revisions.record_in(target)
+        if _hash(target) in hashes and record.halt is not None:
+            text = target_revisions.encoded(replace(record, halt=None))
+            await _annotate(cluster, target.raw, {names.ROLLOUT_RECORD: text})
+    left = halted_templates.without(_annotations(body), hashes)
+    patch = {"metadata": {"annotations": {names.HALTED: left}}}
+    await cluster.patch(DAEMONSET, key.namespace, key.name, patch, type=PatchType.MERGE)
+    return True
+
+
+async def _annotate(cluster: Cluster, revision: Body, annotations: Mapping[str, str]) -> None:
+    key = key_of(revision)
+    patch = {"metadata": {"uid": revision["metadata"]["uid"], "annotations": dict(annotations)}}
+    await cluster.patch(CONTROLLER_REVISION, key.namespace, key.name, patch, type=PatchType.MERGE)
+
+
+def _hash(target: Revision) -> str:
+    return revisions.labels_of(target).get(names.ROLLOUT, "")

@@ -1,0 +1,51 @@
+"""What an apply states on DaemonSets, as it is announced to the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from gitops_ds.core.live import Revision
+from gitops_ds.core.objects import Key
+from gitops_ds.core.sources.bundle import Manifest
+from gitops_ds.deploy.apply.applier import AppliedObject
+from gitops_ds.deploy.apply.prepared_plan import PreparedPlan
+from gitops_ds.ownership import object_owner
+from gitops_ds.rollouts.state import announced_daemonsets
+from gitops_ds.rollouts.state.announced_daemonsets import DaemonSetWrite
+
+
+def planned(prepared: PreparedPlan) -> Iterator[DaemonSetWrite]:
+    """Those of the existing DaemonSets, also of unchanged ones: an earlier process may have ended
+    after its write.
+    """
+    for change in prepared.plan.changes:
+        key, manifest, live = change.key, change.manifest, prepared.inputs.live.objects
+        if key.is_daemonset and manifest is not None and (body := live.get(key)) is not None:
+            template = announced_daemonsets.target_template(body, _revisions(prepared, key))
+            before = announced_daemonsets.stated_on(body, template)
+            yield DaemonSetWrite(body["metadata"]["uid"], _wanted(prepared, manifest), before)
+
+
+def done(prepared: PreparedPlan, written: Iterable[AppliedObject]) -> Iterator[DaemonSetWrite]:
+    """Those of the DaemonSets that were written."""
+    for one in written:
+        manifest, body = one.change.manifest, one.body
+        if one.change.key.is_daemonset and manifest is not None and body is not None:
+            yield DaemonSetWrite(body["metadata"]["uid"], _wanted(prepared, manifest))
+
+
+def _wanted(prepared: PreparedPlan, manifest: Manifest) -> Mapping[str, str]:
+    """With the recorded template of the target; an earlier version recorded none."""
+    stamp = object_owner.stamp_of(manifest, prepared.inputs.context.stamp)
+    body, history = object_owner.stamped(manifest, stamp), prepared.histories.get(manifest.key)
+    if history is not None and history.target is not None:
+        return announced_daemonsets.stated_on(body, history.target.template)
+    revisions = _revisions(prepared, manifest.key)
+    return announced_daemonsets.stated_on(
+        body, announced_daemonsets.target_template(body, revisions)
+    )
+
+
+def _revisions(prepared: PreparedPlan, daemonset: Key) -> tuple[Revision, ...]:
+    live = prepared.inputs.live
+    return (*live.targets.get(daemonset, ()), *live.revisions.get(daemonset, ()))

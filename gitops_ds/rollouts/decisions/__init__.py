@@ -1,0 +1,1 @@
+"""The decisions about staged rollouts, and the writes of each: pure functions."""

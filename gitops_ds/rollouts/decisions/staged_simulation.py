@@ -1,0 +1,260 @@
+"""The simulation of a staged rollout: the decisions of the controller, on nodes without failures.
+
+It runs `pinned_pods.decide_pinned`, and with it `stages.decide`, in virtual time. A pod takes a
+stated number of seconds to start and to stop, so only the duration differs from a real rollout, and
+the order with `limits.atRisk.perZone`, where the first zone below its limit comes first
+(tests/rollouts/test_staged_simulation.py).
+
+Approvals, windows, freezes and measured gates depend on people, calendars and metrics: they count
+as open here, and the preview names them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gitops_ds.core import names
+from gitops_ds.core.change import StagedPreview, StagePreview
+from gitops_ds.core.daemonset import DaemonSet, Owner, Phase, Pod
+from gitops_ds.core.decision import CreatePod, DeletePod, Observation
+from gitops_ds.core.live import Node
+from gitops_ds.core.objects import DAEMONSET, Body
+from gitops_ds.core.rollouts.rollout_policy import Neighbours, RolloutPolicy, Stage
+from gitops_ds.core.rollouts.staged_rollout import (
+    RolloutRecord,
+    RolloutTarget,
+    StageInputs,
+    StagesDecision,
+)
+from gitops_ds.core.sources.bundle import Pool
+from gitops_ds.core.values import replace
+from gitops_ds.daemonset.pod_changes import BURST
+from gitops_ds.daemonset.rollout_simulation import USUAL, RolloutPace
+from gitops_ds.kube.apimachinery import daemonsets, node_eligibility, revisions
+from gitops_ds.kube.apimachinery.node_eligibility import Placement
+from gitops_ds.rollouts.decisions import measured_gates, node_steps, pinned_pods
+from gitops_ds.rollouts.state import target_revisions
+
+_UID, _LONG_AGO = "simulated", -math.inf
+_MOST_LOOKS = 400_000  # some seconds of CPU
+
+
+class RolloutNodes(msgspec.Struct, frozen=True):
+    """The nodes of a rollout, the pools for the policy, and the node of the controller, if known.
+    The simulation ends after `most_looks` nodes times turns.
+    """
+
+    nodes: Sequence[Node]
+    pools: tuple[Pool, ...] = ()
+    own_node: str = ""
+    most_looks: int = _MOST_LOOKS
+
+
+def simulate(
+    old: Body,
+    template: Body,
+    policy: RolloutPolicy,
+    cluster: RolloutNodes,
+    pace: RolloutPace = USUAL,
+) -> StagedPreview:
+    """The rollout of a template to a DaemonSet that runs on every node; bodies as the API server
+    stores them.
+    """
+    run = _Simulation(_daemonset(old), template, policy, cluster, pace)
+    while run.turn():
+        pass
+    return run.preview()
+
+
+@dataclass
+class _Progress:
+    """The recorded order of updates and times of the stages."""
+
+    taken: dict[str, float] = field(default_factory=dict)
+    record: RolloutRecord = field(default_factory=RolloutRecord)
+    last: StagesDecision | None = None
+    ended: float | None = None
+
+
+class _Simulation:
+    def __init__(
+        self,
+        daemonset: DaemonSet,
+        template: Body,
+        policy: RolloutPolicy,
+        cluster: RolloutNodes,
+        pace: RolloutPace,
+    ) -> None:
+        self.policy, self.pools, self.pace = policy, cluster.pools, pace
+        self.nodes = tuple(sorted(cluster.nodes, key=lambda node: node.name))
+        self.daemonset, self.own_node = daemonset, cluster.own_node
+        self.now, self.turns, self.most_looks = 1.0, 0, cluster.most_looks
+        self.due: list[tuple[float, str]] = []
+        self.numbers = itertools.count()
+        self.progress = _Progress()
+        hash = revisions.hash_of(daemonset.template, daemonset.collision_count)
+        self.target = _target(daemonset, template)
+        self.pods: dict[str, Pod] = {}
+        placer = node_eligibility.read(daemonset.template)
+        eligible = [node for node in self.nodes if placer.place(node) is Placement.RUN]
+        for node in eligible:
+            self._add(node.name, hash, _LONG_AGO)
+        self.parked = tuple(node.name for node in eligible if node_steps.node_problem(node))
+
+    def turn(self) -> bool:
+        """One decision and its writes, or the time until the next change; returns whether more
+        follows.
+        """
+        self.turns += 1
+        progress = self.progress
+        staged = pinned_pods.decide_pinned(self._observation(), self._inputs())
+        progress.record, progress.last = staged.stages.record, staged.stages
+        for node in staged.stages.take:
+            progress.taken.setdefault(node, self.now)
+        if staged.stages.complete:
+            progress.ended = self.now
+            return False
+        actions = staged.decision.actions
+        writes = [one for one in actions if isinstance(one, DeletePod | CreatePod)]
+        for write in writes:
+            self._perform(write)
+        if self.turns * len(self.nodes) > self.most_looks:
+            return False
+        # The same observation results in no other write, unless a turn had too many of them.
+        return len(writes) >= BURST or self._wait(staged.stages.wake_at) or bool(writes)
+
+    def preview(self) -> StagedPreview:
+        """The stages with their simulated nodes and times."""
+        progress = self.progress
+        decided = progress.last
+        assert decided is not None
+        stages = []
+        for stage, state in zip(self.policy.stages, decided.stages, strict=True):
+            members = [node for node in state.nodes if node not in self.parked]
+            order = sorted(
+                (node for node in members if node in progress.taken), key=progress.taken.__getitem__
+            )
+            order += [node for node in members if node not in progress.taken]
+            begins = progress.taken.get(order[0]) if order else None
+            stages.append(
+                StagePreview(
+                    stage.name,
+                    tuple(order),
+                    None if begins is None else begins - 1,
+                    progress.record.passed[stage.name] - 1
+                    if stage.name in progress.record.passed
+                    else None,
+                    tuple(_waits(self.policy, stage)),
+                    state.taken_from,
+                )
+            )
+        ended = None if progress.ended is None else progress.ended - 1
+        pace = self.pace
+        return StagedPreview(tuple(stages), ended, decided.cap, self.parked, pace.start, pace.stop)
+
+    def _inputs(self) -> StageInputs:
+        policy = _without_waits(self.policy)
+        return StageInputs(policy, self.target, self.progress.record, self.pools)
+
+    def _observation(self) -> Observation:
+        pods = tuple(sorted(self.pods.values(), key=lambda pod: pod.name))
+        return Observation(self.now, self.daemonset, self.nodes, pods, own_node=self.own_node)
+
+    def _perform(self, write: DeletePod | CreatePod) -> None:
+        match write:
+            case DeletePod(uid=uid):
+                self.pods[uid] = replace(self.pods[uid], terminating=True)
+                self._later(self.pace.stop, uid)
+            case CreatePod(node=node):
+                self._add(node, self.target.hash, None)
+
+    def _wait(self, wake_at: float | None) -> bool:
+        """Advances to the next change; returns whether one exists."""
+        times = [self.due[0][0]] if self.due else []
+        times += [wake_at] if wake_at is not None else []
+        if times:
+            self.now = max(self.now, min(times))
+        while self.due and self.due[0][0] <= self.now:
+            uid = heapq.heappop(self.due)[1]
+            if self.pods[uid].terminating:
+                self._bind(self.pods.pop(uid).node)
+            else:
+                self.pods[uid] = _ready(self.pods[uid], self.now)
+        return bool(times)
+
+    def _bind(self, node: str) -> None:
+        """The scheduler binds the pod that waited for the end of the earlier one."""
+        for uid, pod in self.pods.items():
+            if pod.node == node and not pod.bound:
+                self.pods[uid] = replace(pod, bound=True, released=self.now)
+                self._later(self.pace.start, uid)
+
+    def _later(self, seconds: float, uid: str) -> None:
+        heapq.heappush(self.due, (self.now + seconds, uid))
+
+    def _add(self, node: str, hash: str, ready_since: float | None) -> None:
+        uid = f"pod-{next(self.numbers)}"
+        created = self.now if ready_since is None else ready_since
+        labels = {**((self.daemonset.template.get("metadata") or {}).get("labels") or {})}
+        is_bound = ready_since is not None
+        if not is_bound:
+            labels[names.ROLLOUT] = hash
+        pod = Pod(
+            namespace=self.daemonset.key.namespace, name=uid, uid=uid, node=node,
+            labels=labels, owner=Owner(DAEMONSET.kind, self.daemonset.key.name, _UID),
+            created=created, hash=hash, bound=is_bound,
+        )  # fmt: skip
+        self.pods[uid] = pod if ready_since is None else _ready(pod, ready_since)
+
+
+def _ready(pod: Pod, since: float) -> Pod:
+    return replace(pod, ready=True, ready_since=since, phase=Phase.RUNNING)
+
+
+def _daemonset(body: Body) -> DaemonSet:
+    """The DaemonSet before its rollout, fully rolled out and not suspended."""
+    spec = {**body["spec"], "updateStrategy": {"type": "OnDelete"}}
+    metadata = {**body["metadata"], "uid": _UID, "annotations": {}}
+    return daemonsets.daemonset_of({**body, "metadata": metadata, "spec": spec})
+
+
+def _target(daemonset: DaemonSet, template: Body) -> RolloutTarget:
+    body = target_revisions.body_of(daemonset, template, "")
+    metadata = body["metadata"]
+    hash = str(metadata["labels"][names.ROLLOUT])
+    name = str(metadata["name"])
+    return RolloutTarget(hash, template, name, name, staged=True, hashes=frozenset({hash}))
+
+
+def _without_waits(policy: RolloutPolicy) -> RolloutPolicy:
+    """The policy without conditions that can't be simulated."""
+    stages = tuple(
+        replace(stage, windows=(), approval=None, nodes_when="any") for stage in policy.stages
+    )
+    gates = {
+        name: replace(
+            gate, prometheus="", webhook=None, memory_of_limit=None, neighbours=Neighbours()
+        )
+        for name, gate in policy.gates.items()
+    }
+    return replace(policy, stages=stages, gates=gates, freeze=(), after=())
+
+
+def _waits(policy: RolloutPolicy, stage: Stage) -> Iterator[str]:
+    """The conditions of a stage that the simulation ignores, as text."""
+    if stage.approval is not None:
+        yield f"approval by {', '.join(stage.approval.from_)}"
+    if stage.windows:
+        yield f"window {', '.join(stage.windows)}"
+    if stage.nodes_when != "any":
+        yield f"nodes when {stage.nodes_when}"
+    for name in dict.fromkeys(probe.gate for probe in measured_gates.probes_of(policy, stage)):
+        yield f"gate {name}"
+    for after in policy.after:
+        yield f"agent {after.agent}{' on the same node' if after.same_node else ''}"

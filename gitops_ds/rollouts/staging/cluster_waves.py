@@ -1,0 +1,136 @@
+"""Whether a commit may continue to a cluster, by the reports of the clusters before. Pure.
+
+A commit continues when each cluster before has proved it, through its soak, and has not failed. An
+invalid, missing or late report never lets a commit continue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gitops_ds.core import duration
+from gitops_ds.core.objects import CommitId, short
+from gitops_ds.core.rollouts.cluster_report import ClusterOrder, ClusterReport, ClusterState
+from gitops_ds.kube.apimachinery import timestamps
+
+STALE = 900.0  # seconds after which a wait names the age of a report
+
+
+class ClusterReports(msgspec.Struct, frozen=True):
+    """The reports by cluster, and why others are invalid (`problems`, by cluster)."""
+
+    reports: Mapping[str, ClusterReport]
+    problems: Mapping[str, str]
+
+
+class WaveHold(msgspec.Struct, frozen=True):
+    """Why a commit waits: the cluster that it waits for, the reason, and when the soak ends, in
+    seconds since 1970 (None if unknown). `failed`: that cluster has failed.
+    """
+
+    cluster: str
+    reason: str
+    until: float | None = None
+    failed: bool = False
+
+    @property
+    def text(self) -> str:
+        """The reason, and the time (UTC) of its end."""
+        ends = "" if self.until is None else f" until {timestamps.text(self.until)}"
+        return f"waits for cluster {self.cluster}: {self.reason}{ends}"
+
+
+def hold(
+    order: ClusterOrder, reports: ClusterReports, commit: CommitId, now: float
+) -> WaveHold | None:
+    """Why the commit waits, for a failed cluster, else for the first one of `after` that has not
+    passed it; None if it may continue.
+    """
+    holds = [
+        wave_hold
+        for name in order.after
+        if (wave_hold := _hold(name, order.soak, reports, commit, now)) is not None
+    ]
+    return next((one for one in holds if one.failed), holds[0] if holds else None)
+
+
+def passed(order: ClusterOrder, reports: ClusterReports) -> tuple[CommitId, ...]:
+    """The commits that went through every cluster before, newest first by the last proof."""
+    times: dict[CommitId, float] = {}
+    sets = []
+    for name in order.after:
+        report = reports.reports.get(name)
+        if report is None:
+            return ()
+        sets.append(report.passed(order.soak))
+        for one in report.proved:
+            times[one.commit] = max(one.at, times.get(one.commit, 0.0))
+    commits = frozenset.intersection(*sets) if sets else frozenset[CommitId]()
+    return tuple(sorted(commits, key=lambda one: (-times[one], one)))
+
+
+def words(order: ClusterOrder) -> str:
+    """`wave 2 of 3, after staging (soak 1.0 h)`; empty without an order."""
+    if not order.exists:
+        return ""
+    soak = f" (soak {duration.text(order.soak)})" if order.soak else ""
+    after = f", after {', '.join(order.after)}{soak}" if order.after else ""
+    return f"wave {order.wave} of {order.waves}{after}"
+
+
+def waves(orders: Mapping[str, ClusterOrder]) -> Sequence[tuple[str, ...]]:
+    """The names of the clusters in each wave, in the order of the waves."""
+    numbers = sorted({order.wave for order in orders.values()})
+    return [
+        tuple(name for name, order in sorted(orders.items()) if order.wave == number)
+        for number in numbers
+    ]
+
+
+def summary(orders: Mapping[str, ClusterOrder]) -> str:
+    """`commits reach the clusters in 2 waves: staging; eu-1, eu-2`; empty without an order."""
+    if not any(order.exists for order in orders.values()):
+        return ""
+    rows = waves(orders)
+    return f"commits reach the clusters in {len(rows)} waves: {'; '.join(map(', '.join, rows))}"
+
+
+def as_json(order: ClusterOrder) -> dict[str, Any]:
+    """The place of a cluster in the order; times in seconds."""
+    return {
+        "wave": order.wave,
+        "waves": order.waves,
+        "after": list(order.after),
+        "soak": order.soak,
+        "within": order.within,
+    }
+
+
+def _hold(
+    name: str, soak: float, reports: ClusterReports, commit: CommitId, now: float
+) -> WaveHold | None:
+    report = reports.reports.get(name)
+    if report is None:
+        return WaveHold(name, reports.problems.get(name, "it has published no report"))
+    if commit in report.passed(soak):
+        return None
+    age = now - report.at
+    late = f"; its last report is {duration.words(age)} old" if age > STALE else ""
+    if report.state is ClusterState.FAILED:
+        return WaveHold(name, f"it failed: {report.message}{late}", failed=True)
+    proof = next((one for one in report.proved if one.commit == commit), None)
+    if proof is not None:
+        return WaveHold(name, f"soak of {duration.text(soak)}{late}", proof.at + soak)
+    return WaveHold(name, f"{_progress(report, commit)}{late}")
+
+
+def _progress(report: ClusterReport, commit: CommitId) -> str:
+    """The progress of the cluster with the commit."""
+    if report.applied == commit:
+        return f"{report.message or 'rolling out'}, {report.well} of {report.agents} agents well"
+    if report.newest == commit:
+        return report.message or f"commit {short(commit)} is not applied there yet"
+    return f"it has commit {short(report.newest) or 'none'}, not {short(commit)} yet"

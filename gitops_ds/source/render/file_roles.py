@@ -1,0 +1,251 @@
+"""Who reads each file of a repository. Every file has one role, so none is left out silently."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import PurePosixPath
+
+from gitops_ds.core.finding import Finding, Place, Severity, refusal
+from gitops_ds.core.plain_text import counted
+from gitops_ds.core.sources.bundle import Pointer
+from gitops_ds.source.render import agent_folder, charts, ignore, kustomization, layout
+from gitops_ds.source.render.agent_folder import OUR_FILES
+from gitops_ds.source.render.layout import MANIFEST_SUFFIXES, SETTINGS, File, Layout
+
+_OURS = ("agents", "clusters", "environments")
+_SHOWN = 5  # names of files in the message
+_FIELDS = tuple(
+    re.compile(rb"""(?:^|[{,])\s*["']?%b["']?\s*:""" % name, re.MULTILINE)
+    for name in (b"apiVersion", b"kind")
+)
+_KUSTOMIZATION = re.compile(rb"^kind:\s*Kustomization\b", re.MULTILINE)
+
+
+class FileRole(Enum):
+    """The reader of a file that is not ignored and that no program consumed.
+
+    OURS: a file of our format. AGENT: a manifest in the folder of an agent. PLAIN: a manifest, or
+    the output of kustomize, of no agent. CONTENT: a file of an agent's config/, or one that is
+    neither YAML nor JSON. UNREAD: read by nothing.
+    """
+
+    OURS = "ours"
+    AGENT = "agent"
+    PLAIN = "plain"
+    CONTENT = "content"
+    UNREAD = "unread"
+
+
+def roles(repo_layout: Layout) -> Mapping[PurePosixPath, FileRole]:
+    """The role of every file of the layout, and of the kustomization of every built folder."""
+    listed = ignore.patterns(
+        layout.texts(repo_layout.settings.value.get("manifests")), anchored=True
+    )
+    built = (
+        path
+        for folder in sorted(repo_layout.snapshot.expanded)
+        if not repo_layout.ignored.take(path := folder / "kustomization.yaml")
+    )
+    return {path: _role(path, repo_layout, listed) for path in (*repo_layout.files, *built)}
+
+
+def _role(path: PurePosixPath, repo_layout: Layout, listed: ignore.Patterns) -> FileRole:
+    if path.suffix not in MANIFEST_SUFFIXES or layout.is_config(path):
+        return FileRole.CONTENT
+    if path.parts == (SETTINGS,):
+        return FileRole.OURS
+    if repo_layout.settings.name and listed.take(path):
+        return FileRole.PLAIN
+    match path.parts:
+        case ("agents", name, *_) if len(path.parts) > 2 and name in repo_layout.agents:
+            return _in_agent(path)
+        case ("agents", _):
+            return FileRole.PLAIN
+        case (("clusters" | "environments"), _) if repo_layout.ours:
+            return FileRole.OURS if path.suffix == ".yaml" else FileRole.UNREAD
+    return FileRole.UNREAD if repo_layout.settings.name else FileRole.PLAIN
+
+
+def _in_agent(path: PurePosixPath) -> FileRole:
+    if not agent_folder.is_ours(path):
+        return FileRole.AGENT
+    of_our_name = len(path.parts) == 3 or (len(path.parts) == 4 and path.suffix == ".yaml")
+    return FileRole.OURS if of_our_name else FileRole.UNREAD
+
+
+def kustomize_sources(repo_layout: Layout) -> frozenset[PurePosixPath]:
+    """The folders that source.yaml files name, also bases of other kustomizations."""
+    sources = (
+        (PurePosixPath("agents", name), agent_folder.kustomize_path(_source(name, repo_layout)))
+        for name in repo_layout.agents
+    )
+    folders = (charts.inside(folder, named) for folder, named in sources if named)
+    return frozenset(folder for folder in folders if folder is not None)
+
+
+def _source(agent: str, repo_layout: Layout) -> File:
+    return repo_layout.read(PurePosixPath("agents", agent, "source.yaml"))
+
+
+def read_files(repo_layout: Layout) -> frozenset[PurePosixPath]:
+    """The files whose content decides what is applied, those for other programs included."""
+    return repo_layout.snapshot.consumed | {
+        path
+        for path, role in roles(repo_layout).items()
+        if path in repo_layout.files
+        and (
+            role is FileRole.OURS
+            or layout.is_config(path)
+            or (role in (FileRole.AGENT, FileRole.PLAIN) and not _is_empty(path, repo_layout))
+        )
+    }
+
+
+def unread_objects(
+    repo_layout: Layout, by_path: Mapping[PurePosixPath, FileRole]
+) -> Mapping[str, bytes]:
+    """The files with objects that nothing reads, and their bytes."""
+    return {
+        str(path): repo_layout.files[path]
+        for path, role in by_path.items()
+        if role is FileRole.UNREAD and path in repo_layout.files and _has_objects(path, repo_layout)
+    }
+
+
+def without_objects(
+    repo_layout: Layout, by_path: Mapping[PurePosixPath, FileRole], agents: Collection[str]
+) -> list[PurePosixPath]:
+    """The files among the manifests of these agents, and among plain ones, that have neither an
+    object nor a finding.
+    """
+    return [
+        path
+        for path, role in by_path.items()
+        if path in repo_layout.files
+        and (role is FileRole.PLAIN or (role is FileRole.AGENT and path.parts[1] in agents))
+        and _is_empty(path, repo_layout)
+    ]
+
+
+def _is_empty(path: PurePosixPath, repo_layout: Layout) -> bool:
+    objects = repo_layout.objects(path)
+    return not objects.drafts and not objects.findings
+
+
+def findings(
+    repo_layout: Layout, by_path: Mapping[PurePosixPath, FileRole], empty: Iterable[PurePosixPath]
+) -> Iterator[Finding]:
+    """DS804: files that seem to be of our format or for the cluster, and that nothing reads."""
+    for path, role in by_path.items():
+        if role is FileRole.UNREAD and path.parts[0] in _OURS and path in repo_layout.files:
+            yield _misnamed(path)
+    for path in empty:
+        if path.parts[0] == "agents":
+            yield _without_object(path)
+    sources = kustomize_sources(repo_layout)
+    unread = [
+        path
+        for path, role in by_path.items()
+        if role is FileRole.UNREAD
+        and path.parts[0] not in _OURS
+        and (path not in repo_layout.files or _has_objects(path, repo_layout))
+        and path.parent not in sources
+    ]
+    yield from _taken_by_unread(repo_layout, unread)
+    yield from _unread_manifests(repo_layout, by_path, unread)
+
+
+def _misnamed(path: PurePosixPath) -> Finding:
+    name = path.with_suffix(".yaml").name
+    folder = PurePosixPath(*path.parts[: 1 if path.parts[0] != "agents" else 3])
+    message = (
+        f"{path} is not read: of this folder only files NAME.yaml are, such as {folder / name}"
+    )
+    return refusal("DS804", message, Place(str(path), 1, 1))
+
+
+def _without_object(path: PurePosixPath) -> Finding:
+    place = Place(str(path), 1, 1)
+    near = (
+        difflib.get_close_matches(path.stem, [PurePosixPath(n).stem for n in OUR_FILES], 1, 0.85)
+        if len(path.parts) == 3
+        else []
+    )
+    if near:
+        name = next(name for name in OUR_FILES if PurePosixPath(name).stem == near[0])
+        return refusal(
+            "DS804", f"{path} is not read, it has no object; did you mean {name}?", place
+        )
+    return Finding("DS804", Severity.INFO, f"{path} is not read: it has no object", place)
+
+
+def _taken_by_unread(repo_layout: Layout, unread: Iterable[PurePosixPath]) -> Iterator[Finding]:
+    """An error for each kustomization without a reader that takes the manifests of agents."""
+    built = [path.parent for path in unread if path not in repo_layout.files]
+    if not built:
+        return
+    files = repo_layout.snapshot.files
+    found = kustomization.find(files, lambda _: False)
+    for folder in built:
+        taken = sorted(
+            path
+            for path in kustomization.reach(folder, found, files, strict=False).files
+            if path.parts[0] == "agents"
+        )
+        if taken:
+            file = found[folder].file
+            message = (
+                f"the output of {file} is not read, and {_names(taken)} only for it: add "
+                f'`manifests: ["{file}"]`, or exclude {file} by `ignore:`'
+            )
+            yield refusal("DS804", message, Place(str(file), 1, 1))
+
+
+def _unread_manifests(
+    repo_layout: Layout, by_path: Mapping[PurePosixPath, FileRole], unread: Sequence[PurePosixPath]
+) -> Iterator[Finding]:
+    """An error if no file is read at all, a warning if only agents/ are; none with `manifests:`,
+    also with an empty list.
+
+    A directory of manifests is read as a whole. With gitops-ds.yaml it is a repository of agents,
+    whose other manifests would be left out silently.
+    """
+    if not repo_layout.settings.name or "manifests" in repo_layout.settings.value:
+        return
+    place = repo_layout.place(Pointer(SETTINGS, 0, ()))
+    some = repo_layout.agents or FileRole.PLAIN in by_path.values()
+    if unread:
+        message = (
+            f"{_names(unread)} outside of agents/ {'is' if len(unread) == 1 else 'are'} not read; "
+            f"add `manifests: [{', '.join(_globs(unread))}]`, or `manifests: []` to leave them out"
+        )
+        if some:
+            yield Finding("DS804", Severity.WARNING, message, place)
+        else:
+            yield refusal("DS804", message, place)
+    elif not some:
+        message = "nothing to render: no agents/ folder, and no `manifests:` in gitops-ds.yaml"
+        yield Finding("DS804", Severity.WARNING, message, place)
+
+
+def _has_objects(path: PurePosixPath, repo_layout: Layout) -> bool:
+    text = repo_layout.files[path]
+    return all(field.search(text) for field in _FIELDS) and not _KUSTOMIZATION.search(text)
+
+
+def _names(files: Sequence[PurePosixPath]) -> str:
+    names = ", ".join(map(str, files[:_SHOWN]))
+    more = len(files) - _SHOWN
+    return f"{names} and {counted(more, 'more file')}" if more > 0 else names
+
+
+def _globs(files: Iterable[PurePosixPath]) -> list[str]:
+    """The shortest globs of all these files: by suffix in the top folder, else by folder."""
+    made = dict[str, None]()
+    for path in files:
+        glob = f"*{path.suffix}" if len(path.parts) == 1 else f"{path.parts[0]}/**"
+        made[f'"{glob}"'] = None
+    return list(made)

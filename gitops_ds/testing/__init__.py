@@ -1,0 +1,1 @@
+"""A Kubernetes cluster in the process (`simulator`), for the demo and the tests."""

@@ -1,0 +1,269 @@
+"""The commit of a template in histories of real Git: merges, rewrites, moves, and the first
+installation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.live import Live
+from gitops_ds.core.objects import CommitId, Key
+from gitops_ds.core.rollouts.proven_templates import ProofKind, TemplateHistory, TemplateProof
+from gitops_ds.core.rollouts.template_cause import RenderedCommit
+from gitops_ds.deploy.live_state import LocatedBundle
+from gitops_ds.deploy.template_causes import CauseFinder, CommitSource
+from gitops_ds.rollouts.staging import git_template
+from gitops_ds.source.git import address
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.render import bundle as rendering
+from tests.gitservers import Upstream
+from tests.plan.world import daemonset
+
+AGENT = Key("apps", "DaemonSet", "default", "agent")
+FILE, BESIDE = "agents/agent/ds.json", "agents/beside/ds.json"
+
+
+def of(name: str, tag: int) -> str:
+    return json.dumps(daemonset(name, f"example.com/{name}:{tag}", "default"), indent=1)
+
+
+BASE = {"gitops-ds.yaml": "version: v1\n", FILE: of("agent", 1), BESIDE: of("beside", 1)}
+
+
+def agent(upstream: Upstream, tag: int = 2) -> None:
+    upstream.commit({FILE: of("agent", tag)}, f"agent {tag}")
+
+
+def beside(upstream: Upstream) -> None:
+    upstream.commit({BESIDE: of("beside", 2)}, "beside 2")
+
+
+def side(upstream: Upstream, work: Callable[[Upstream], None], name: str = "side") -> None:
+    """Work on another branch, which begins at the main one."""
+    upstream.git("checkout", "--quiet", "-b", name, "main")
+    work(upstream)
+    upstream.git("checkout", "--quiet", "main")
+
+
+def work_in_steps(upstream: Upstream) -> None:
+    agent(upstream, 3)
+    agent(upstream)
+    beside(upstream)
+
+
+def merge(upstream: Upstream) -> None:
+    side(upstream, agent)
+    beside(upstream)
+    upstream.git("merge", "--quiet", "--no-ff", "-m", "merge", "side")
+
+
+def octopus(upstream: Upstream) -> None:
+    side(upstream, agent)
+    side(upstream, beside, "other")
+    upstream.commit({"README.md": "words"}, "words")
+    upstream.git("merge", "--quiet", "-m", "merge", "side", "other")
+
+
+def merge_with_a_change(upstream: Upstream) -> None:
+    side(upstream, beside)
+    upstream.git("merge", "--quiet", "--no-ff", "--no-commit", "side")
+    upstream.commit({FILE: of("agent", 2)}, "merge")
+
+
+def main_into_side(upstream: Upstream) -> None:
+    """The branch moves to the merge: its first parents are those of the other branch."""
+    side(upstream, agent)
+    beside(upstream)
+    upstream.git("checkout", "--quiet", "side")
+    upstream.git("merge", "--quiet", "--no-ff", "-m", "merge", "main")
+    upstream.git("checkout", "--quiet", "main")
+    upstream.git("merge", "--quiet", "--ff-only", "side")
+
+
+def squash(upstream: Upstream) -> None:
+    side(upstream, work_in_steps)
+    upstream.git("merge", "--quiet", "--squash", "side")
+    upstream.git("commit", "--quiet", "-m", "squash")
+
+
+def cherry_pick(upstream: Upstream) -> None:
+    side(upstream, agent)
+    beside(upstream)
+    upstream.git("cherry-pick", "side")
+
+
+def empty_commits(upstream: Upstream) -> None:
+    upstream.commit({}, "nothing")
+    agent(upstream)
+    upstream.commit({}, "nothing")
+
+
+def submodule(upstream: Upstream) -> None:
+    agent(upstream)
+    upstream.git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},vendor/module")
+    upstream.git("commit", "--quiet", "-m", "module")
+
+
+def moved_folder(upstream: Upstream) -> None:
+    agent(upstream)
+    upstream.commit({FILE: None, "agents/other/ds.json": of("agent", 2)}, "moved")
+
+
+def reverts(upstream: Upstream) -> None:
+    agent(upstream)
+    for _ in range(2):
+        upstream.git("revert", "--no-edit", "HEAD")
+    upstream.git("commit", "--quiet", "--amend", "-m", "again")
+
+
+HISTORIES: Mapping[str, tuple[Callable[[Upstream], None], str]] = {
+    "a merge": (merge, "merge"),
+    "an octopus merge": (octopus, "merge"),
+    "a merge with a change": (merge_with_a_change, "merge"),
+    "the branch merged into another": (main_into_side, "agent 2"),
+    "a squash": (squash, "squash"),
+    "a cherry-pick": (cherry_pick, "agent 2"),
+    "empty commits": (empty_commits, "agent 2"),
+    "a submodule": (submodule, "agent 2"),
+    "a moved folder": (moved_folder, "agent 2"),
+    "a revert of a revert": (reverts, "again"),
+}
+
+
+@dataclass
+class BranchScene:
+    """A finder of causes on a repository, and what it has rendered."""
+
+    upstream: Upstream
+    repository: Repository
+    renders: int = 0
+
+    async def found(self, state: DeployerState) -> tuple[str, tuple[str, ...], bool]:
+        """The subjects of the commit and of all commits of the agent's template, and whether they
+        are exact. Of a template with a record, those of the record.
+        """
+        head = CommitId(self.upstream.git("rev-parse", "main"))
+        await self.repository.fetch(head)
+        snapshot = await self.repository.snapshot(head)
+        bundle = rendering.render(snapshot)
+        located = LocatedBundle(bundle, {}, (), commit=snapshot.commit)
+        source = CommitSource(self.repository.line, self._render, self._contained)
+        causes = await CauseFinder(source).of(located, state, Live({}))
+        cause = causes.get(AGENT) or state.causes[AGENT]
+        names = [self.upstream.git("log", "-1", "--format=%s", one) for one in cause.commits]
+        assert self.upstream.git("log", "-1", "--format=%s", cause.commit) == cause.subject
+        return cause.subject, tuple(names), cause.exact
+
+    async def state(self) -> DeployerState:
+        """The state after the present commit was applied, in which the template is proven."""
+        head = CommitId(self.upstream.git("rev-parse", "main"))
+        await self.repository.fetch(head)
+        snapshot = await self.repository.snapshot(head)
+        bundle = rendering.render(snapshot)
+        source = CommitSource(self.repository.line, self._render, self._contained)
+        located = LocatedBundle(bundle, {}, (), commit=snapshot.commit)
+        causes = await CauseFinder(source).of(located, DeployerState(), Live({}))
+        return DeployerState(last_attempted=head, last_good=head, causes=causes)
+
+    async def _contained(self, head: CommitId, commits: Set[CommitId]) -> Set[CommitId]:
+        return {one for one in commits if await self.repository.is_ancestor(one, head)}
+
+    async def _render(self, commits: Sequence[CommitId]) -> dict[CommitId, RenderedCommit]:
+        self.renders += len(commits)
+        return {
+            one: git_template.rendered(rendering.render(await self.repository.snapshot(one)))
+            for one in commits
+        }
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> Upstream:
+    made = Upstream(tmp_path / "fleet.git")
+    made.commit(BASE, "base")
+    return made
+
+
+def play(script: Callable[[BranchScene], object], upstream: Upstream) -> None:
+    async def main() -> None:
+        where = address.parse(str(upstream.path), allow_local=True)
+        async with Repository(where, upstream.path.with_suffix(".cache")) as repository:
+            done = script(BranchScene(upstream, repository))
+            assert asyncio.iscoroutine(done)
+            await done
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("change", "expected"), HISTORIES.values(), ids=HISTORIES)
+def test_the_cause_is_the_commit_of_the_branch_that_changed_the_template(
+    upstream: Upstream, change: Callable[[Upstream], None], expected: str
+) -> None:
+    async def script(finder: BranchScene) -> None:
+        state = await finder.state()
+        change(upstream)
+        assert await finder.found(state) == (expected, (expected,), True)
+        assert finder.renders <= 3
+        # a first installation finds the same one
+        assert (await finder.found(DeployerState()))[0] == expected
+
+    play(script, upstream)
+
+
+def test_a_first_installation_names_the_commit_of_the_template_and_not_the_head(
+    upstream: Upstream,
+) -> None:
+    async def script(finder: BranchScene) -> None:
+        agent(upstream)
+        beside(upstream)
+        for number in range(3):
+            upstream.commit({"README.md": str(number)}, "words")
+        assert await finder.found(DeployerState()) == ("agent 2", ("agent 2",), True)
+        assert finder.renders == 1
+
+    play(script, upstream)
+
+
+def rewritten(upstream: Upstream, base: str) -> None:
+    """The branch loses the commits after the base, and gets another one."""
+    upstream.git("reset", "--quiet", "--hard", base)
+    beside(upstream)
+
+
+def test_after_a_rewrite_the_cause_is_a_commit_of_the_new_branch(upstream: Upstream) -> None:
+    async def script(finder: BranchScene) -> None:
+        base = upstream.git("rev-parse", "main")
+        proven = await finder.state()
+        proof = TemplateProof("P", base, 0.0, ProofKind.FIRST, proven.causes[AGENT].source)
+        histories = {AGENT: TemplateHistory(proof=proof)}
+        agent(upstream)
+        state = await finder.state()
+        state = DeployerState(
+            last_attempted=state.last_attempted, causes=state.causes, templates=histories
+        )
+        rewritten(upstream, base)
+        assert (await finder.found(state))[0] == "base"
+        upstream.commit({FILE: of("agent", 2)}, "agent 2 again")
+        assert await finder.found(state) == ("agent 2 again", ("agent 2 again",), True)
+
+    play(script, upstream)
+
+
+def test_a_rewrite_to_an_earlier_commit_finds_its_cause_before_the_last_applied_one(
+    upstream: Upstream,
+) -> None:
+    async def script(finder: BranchScene) -> None:
+        agent(upstream)
+        bad = upstream.git("rev-parse", "main")
+        upstream.git("revert", "--no-edit", "HEAD")
+        state = await finder.state()
+        rewritten(upstream, bad)
+        assert (await finder.found(state))[0] == "agent 2"
+
+    play(script, upstream)

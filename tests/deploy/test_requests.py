@@ -1,0 +1,302 @@
+"""Requests to the service by annotations: a reconciliation, a suspension, an approval, a commit on
+hold. Virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from gitops_ds.cli.commands import service_requests, sources
+from gitops_ds.core import errors, names
+from gitops_ds.core.deployer_state import DeployerState, Steering
+from gitops_ds.core.events import deployer
+from gitops_ds.core.events.requests import CommitHeld, RequestHandled, Resumed, Suspended
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, CommitId
+from gitops_ds.core.sources.source_status import Condition
+from gitops_ds.deploy import requests, source_status_store, state_store
+from gitops_ds.notify import kube_events
+from gitops_ds.notify.kube_events import InvolvedObject
+from gitops_ds.ownership.options import ApplyOptions, Guards
+from gitops_ds.service.notifications import commit_progress
+from gitops_ds.status import agents
+from gitops_ds.testing.simulator import virtual_time
+from tests.deploy import test_loop
+from tests.deploy.test_loop import AGENT, Scene, config_maps, edit
+
+play = test_loop.play
+
+NAME = "gitops-ds-test"
+STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", NAME)
+MORE = AGENT.replace("name: agent", "name: more").replace("app: agent", "app: more")
+
+
+async def annotate(scene: Scene, **values: str | None) -> None:
+    """What `kubectl annotate` does on the state's ConfigMap."""
+    added = {f"{names.DOMAIN}/{name.replace('_', '-')}": value for name, value in values.items()}
+    person = scene.cluster.client("kubectl-annotate")
+    await person.patch(CONFIG_MAP, "gitops-ds", NAME, {"metadata": {"annotations": added}})
+
+
+async def annotations_of(scene: Scene) -> Mapping[str, str]:
+    body = await scene.cluster.get(CONFIG_MAP, "gitops-ds", NAME)
+    current: Mapping[str, str] = body["metadata"]["annotations"]
+    return current
+
+
+async def answered(scene: Scene, value: str) -> str:
+    """The outcome of a request; only the watch causes a reconciliation."""
+    await annotate(scene, requested_at=value)
+    async with asyncio.timeout(60):
+        while (annotations := await annotations_of(scene)).get(names.HANDLED_AT) != value:
+            await asyncio.sleep(0.1)
+    return annotations[names.OUTCOME]
+
+
+def test_an_abbreviated_commit_approves_no_plan() -> None:
+    state = DeployerState(last_good=CommitId("a" * 40), last_attempted=CommitId("b" * 40))
+    service_requests.refuse_commit(state, "c" * 16)
+    service_requests.refuse_commit(state, "a" * 16 + "-3")
+    for digit in "ab":
+        with pytest.raises(errors.UsageError, match=f"is commit {digit * 12}: a plan is approved"):
+            service_requests.refuse_commit(state, digit * 16)
+
+
+async def test_a_request_is_answered_with_its_value_and_how_the_pass_ended(scene: Scene, /) -> None:
+    await scene.settle()
+    assert (
+        await answered(scene, "1")
+    ) == f"success: commit {scene.history.id(0)[:12]} is applied: 0 written"
+    commit = scene.history.push(AGENT.format(tag="2"))
+    assert (await answered(scene, "2")).startswith(f"success: commit {commit[:12]} is applied: ")
+    assert await scene.image() == "2"
+    bad = scene.history.push(AGENT.format(tag="3").replace("containers:", "containerz:"))
+    assert (await answered(scene, "3")).startswith(
+        f"failure: commit {bad[:12]} is not applied; the last good one stays"
+    )
+    scene.history.unreachable = True
+    assert (await answered(scene, "4")) == "failure: the server gave no answer"
+    assert [record.request for record in scene.events if isinstance(record, RequestHandled)] == [
+        "1",
+        "2",
+        "3",
+        "4",
+    ]
+
+
+async def test_a_request_is_taken_within_a_second_and_costs_nothing_afterwards(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    scene.history.push(AGENT.format(tag="2"))
+    await annotate(scene, requested_at="x")
+    await asyncio.sleep(1)
+    assert await scene.image() == "2"
+    await asyncio.sleep(30)
+    before, looks = scene.client.count.total, scene.history.looks
+    await asyncio.sleep(3000)
+    assert scene.history.looks == looks
+    heartbeats = scene.client.count.by["apply", "configmaps"]
+    assert heartbeats <= 3000 / source_status_store.HEARTBEAT + 3
+    # each heartbeat reads the status and those of other namespaces before it is written
+    assert scene.client.count.total - scene.client.count.of("watch") - 3 * heartbeats <= before
+
+
+async def test_annotations_of_others_stay_when_the_state_is_saved(scene: Scene, /) -> None:
+    await scene.settle()
+    person = scene.cluster.client("kubectl-annotate")
+    await person.patch(
+        CONFIG_MAP,
+        "gitops-ds",
+        NAME,
+        {"metadata": {"annotations": {"example.com/note": "ours"}}},
+    )
+    commit = scene.history.push(AGENT.format(tag="2"))
+    await scene.settle()
+    assert (await annotations_of(scene))["example.com/note"] == "ours"
+    assert (await state_store.load(scene.cluster, "gitops-ds", "test")).last_good == commit
+
+
+async def test_while_suspended_nothing_is_written_and_pending_changes_are_reported(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    await annotate(scene, suspend="true")
+    commit = scene.history.push(AGENT.format(tag="2"))
+    await edit(scene.cluster)
+    await scene.settle()
+    assert await scene.image() == "9"
+    suspensions = [record for record in scene.events if isinstance(record, Suspended)]
+    assert (suspensions[-1].commit, suspensions[-1].changes) == (commit, 1)
+    state = await state_store.load(scene.cluster, "gitops-ds", "test")
+    assert [key.kind for key in state.waiting] == ["DaemonSet"]
+    assert state.last_attempted != commit
+    assert (
+        await answered(scene, "x")
+    ) == f"suspended: 1 change of commit {commit[:12]} not applied"
+
+    await annotate(scene, suspend=None)
+    await asyncio.sleep(10)
+    assert await scene.image() == "2"
+    assert len(scene.events_of(Resumed)) == 1
+    assert not (await state_store.load(scene.cluster, "gitops-ds", "test")).waiting
+
+
+async def test_a_request_that_arrives_while_git_is_read_is_handled_by_the_next_reconciliation(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    await annotate(scene, suspend="true")
+    scene.history.push(AGENT.format(tag="2"))
+    await scene.settle()
+    await edit(scene.cluster)
+    await asyncio.sleep(10)
+    scene.history.answers = asyncio.Event()
+    scene.loop.request()
+    await edit(scene.cluster, "8")
+    await asyncio.sleep(1)  # the requests are read, Git has not answered yet
+    await annotate(scene, suspend=None)
+    await asyncio.sleep(1)
+    scene.history.answers.set()
+    await asyncio.sleep(30)
+    assert await scene.image() == "2"
+
+
+async def mark(scene: Scene, value: str | None) -> None:
+    person = scene.cluster.client("kubectl-annotate")
+    await person.patch(
+        DAEMONSET, "default", "agent", {"metadata": {"annotations": {names.SUSPEND: value}}}
+    )
+
+
+async def test_one_agent_is_suspended_and_the_others_go_on(scene: Scene, /) -> None:
+    scene.history.push(AGENT.format(tag="1") + "---\n" + MORE.format(tag="1"))
+    await scene.settle()
+    await mark(scene, "true")
+    await asyncio.sleep(1)
+    commit = scene.history.push(AGENT.format(tag="2") + "---\n" + MORE.format(tag="2"))
+    await scene.settle()
+    assert await scene.image() == "1"
+    more = await scene.cluster.get(DAEMONSET, "default", "more")
+    assert more["spec"]["template"]["spec"]["containers"][0]["image"].endswith(":2")
+    state = await state_store.load(scene.cluster, "gitops-ds", "test")
+    assert state.last_good == commit  # the others are as in the commit
+    assert "agent" in {key.name for key in state.waiting}
+    assert "more" not in {key.name for key in state.waiting}
+    await asyncio.sleep(10)
+    [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+    assert (shown.condition, shown.newest) == (Condition.SUSPENDED, commit)
+    assert shown.applied != commit
+    assert "DaemonSet default/agent" in shown.message
+    syncs = {
+        agent.key.name: agents.sync_of(agent)[0]
+        for agent in await agents.list_agents(scene.cluster, "gitops-ds", shown.written)
+    }
+    assert syncs == {"agent": "OutOfSync", "more": "Synced"}
+    messages = {
+        event.reason: event.message
+        for record in scene.events
+        if (event := kube_events.kube_event(record, STATE)) is not None
+    }
+    assert shown.message in messages["Suspended"]
+    courses = commit_progress.CommitTracker({})
+    for record in scene.events:
+        courses.handle(record)
+    [(_, stage)] = [entry for entry in courses.due((), frozenset()) if entry[0].commit == commit]
+    assert stage.step is commit_progress.StageKind.APPLYING
+    assert stage.words.startswith("suspended: DaemonSet default/agent")
+    await mark(scene, None)
+    await asyncio.sleep(10)
+    assert await scene.image() == "2"
+    assert not (await state_store.load(scene.cluster, "gitops-ds", "test")).waiting
+    [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+    assert (shown.condition, shown.applied) == (Condition.SYNCED, commit)
+
+
+async def test_a_held_commit_is_not_applied_and_the_last_good_one_is_kept_up_until_it_is_released(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    held = scene.history.id(1)
+    await annotate(scene, hold=f"{'f' * 40}, {held}")
+    scene.history.push(AGENT.format(tag="2"))
+    await scene.settle()
+    assert await scene.image() == "1"
+    await edit(scene.cluster)
+    await asyncio.sleep(10)
+    assert await scene.image() == "1"
+    assert [record.commit for record in scene.events if isinstance(record, CommitHeld)] == [held]
+    assert (await answered(scene, "x")).startswith(f"failure: commit {held[:12]} is not applied")
+    await annotate(scene, hold=None)
+    await asyncio.sleep(10)
+    assert await scene.image() == "2"
+
+
+@pytest.mark.play(ApplyOptions(Guards(prune=True), patience=0.0))
+async def test_an_approval_is_for_one_plan_and_is_taken_away_when_it_was_used(
+    scene: Scene, /
+) -> None:
+    without = AGENT.format(tag="1").partition("---\n")[2]
+    await scene.settle()
+    scene.history.push(without)
+    await scene.settle()
+    assert await scene.image() == "1"  # all nodes would lose it
+    (plan, *_) = [
+        record.plan for record in reversed(scene.events) if isinstance(record, deployer.Planned)
+    ]
+    await annotate(scene, approve="0" * len(plan.hash))
+    await asyncio.sleep(10)
+    assert await scene.image() == "1"
+    await annotate(scene, approve=plan.hash)
+    await asyncio.sleep(30)
+    assert not (await scene.cluster.list(DAEMONSET)).items
+    assert names.APPROVE not in await annotations_of(scene)
+    assert await config_maps(scene) == ["agent"]
+
+
+@pytest.mark.parametrize("word", ["true", "True", "TRUE"])
+def test_the_values_of_annotations_are_parsed(word: str) -> None:
+    requested = {
+        names.SUSPEND: word,
+        names.REQUESTED_AT: "now",
+        names.HOLD: "ABCDEF0, nope, 12, abcdef0",
+        names.APPROVE: " h ",
+    }
+    assert requests.parse({"metadata": {"annotations": requested}}) == Steering(
+        "now", True, "h", ("abcdef0",)
+    )
+    assert (
+        requests.parse(
+            {"metadata": {"annotations": {**requested, names.HANDLED_AT: "now"}}}
+        ).requested
+        == ""
+    )
+
+
+@pytest.mark.parametrize("body", [{}, {"metadata": None}, {"metadata": {"annotations": None}}])
+def test_an_object_without_annotations_requests_nothing(body: Mapping[str, object]) -> None:
+    assert requests.parse(body) == Steering()
+
+
+async def test_a_pushed_commit_is_fetched_until_the_server_shows_it_and_not_indefinitely(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    looks, shown = scene.history.looks, scene.history.at
+    commit = scene.history.push(AGENT.format(tag="2"))
+    scene.history.at = shown  # the server announces a push before it shows it
+    scene.loop.expect(commit)
+    await asyncio.sleep(12)
+    scene.history.at = shown + 1
+    await asyncio.sleep(14)
+    assert await scene.image() == "2"
+    await asyncio.sleep(60)
+    looks = scene.history.looks
+    scene.loop.expect(scene.history.id(77))
+    await asyncio.sleep(600)
+    assert 4 <= scene.history.looks - looks <= 10
+    later = scene.history.looks
+    await asyncio.sleep(600)
+    assert scene.history.looks == later

@@ -1,0 +1,150 @@
+"""What `status`, `get` and their JSON show of a staged rollout."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from gitops_ds.cli.output import table
+from gitops_ds.core import names
+from gitops_ds.core.health import HealthState
+from gitops_ds.core.rollouts.staged_rollout import NodeStep
+from gitops_ds.core.sources.source_status import EFFECTS
+from gitops_ds.kube.apimachinery import daemonsets, timestamps
+from gitops_ds.status import agent_json
+from tests.rollouts.rollout_world import SECOND
+from tests.status.staged_world import FAST, Watched, watched
+
+# Programs must accept further keys; ours are all described.
+SCHEMA = json.loads(
+    Path("schemas/status-list.schema.json")
+    .read_text(encoding="utf-8")
+    .replace('"additionalProperties": true', '"additionalProperties": false')
+)
+
+
+def shown(there: Watched) -> list[str]:
+    """The lines of `status`, with single spaces."""
+    text = table.agent(there.agent(), there.world.now, nodes=False)
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def document(there: Watched) -> dict[str, Any]:
+    """The DaemonSet's item of `get -o json`, which matches the schema."""
+    item = agent_json.as_json(there.agent())
+    head = {"apiVersion": names.API_VERSION, "kind": "DaemonSetStatusList"}
+    jsonschema.validate({**head, "items": [item]}, SCHEMA)
+    return item
+
+
+def test_the_schema_has_every_state_of_sync() -> None:
+    item = SCHEMA["properties"]["items"]["items"]["properties"]
+    states = {effect.sync for effect in EFFECTS.values()}
+    assert states == set(item["sync"]["properties"]["state"]["enum"])
+
+
+def test_no_rollout_has_no_stage() -> None:
+    there = watched()
+    assert document(there)["rollout"] is None
+    assert document(there)["stage"] == ""
+    assert "Rollout" not in "".join(shown(there))
+    assert table.fleet([there.agent()], there.world.now).split()[-2:] == ["-", "Healthy"]
+
+
+def test_status_shows_the_stages_what_they_wait_for_and_until_when() -> None:
+    there = watched()
+    there.commit(SECOND)
+    there.rounds(6)
+    rollout = there.agent().rollout
+    assert rollout is not None
+    until = max(one.until or 0.0 for one in rollout.stages.nodes if one.step is NodeStep.SOAKING)
+    lines = shown(there)
+    assert "Rollout of agent:2: 2 nodes at risk, the limit is 4" in lines
+    assert "STAGE STATE PROVED WAITS FOR UNTIL" in lines
+    assert f"canary open 0/2 2 soaking {timestamps.text(until)}" in lines
+    assert "rest pending 0/8 - -" in lines
+    assert not any(line.startswith("NODE ") for line in lines)
+    assert table.fleet([there.agent()], there.world.now).split()[-2:] == ["canary", "Progressing"]
+    item = document(there)
+    assert item["stage"] == "canary"
+    assert item["rollout"]["stages"][0] == {
+        "name": "canary",
+        "state": "open",
+        "nodes": 2,
+        "proved": 0,
+        "takenFrom": None,
+        "waitsFor": {"reason": "2 soaking", "until": timestamps.text(until), "kind": None},
+        "approvedBy": [],
+    }
+    there.rounds(12)
+    lines = shown(there)
+    assert "canary passed 2/2 - -" in lines
+    assert document(there)["stage"] == "rest"
+
+
+def test_status_shows_the_halt_with_its_nodes() -> None:
+    there = watched()
+    there.world.bad_images.add(SECOND)
+    there.commit(SECOND)
+    there.rounds(20)
+    lines = shown(there)
+    (halted,) = (line for line in lines if line.startswith("Halted at"))
+    assert "in stage canary: ImagePullBackOff on node-00" in halted
+    assert any(line.startswith("canary halted 0/2 another commit") for line in lines)
+    assert any("ImagePullBackOff template" in line for line in lines)
+    halt = document(there)["rollout"]["halt"]
+    assert halt["stage"] == "canary"
+    assert {one["reason"] for one in halt["nodes"]} == {"ImagePullBackOff"}
+    assert table.fleet([there.agent()], there.world.now).split()[-2:] == ["(halted)", "Failed"]
+
+
+def test_status_lists_the_parked_nodes_with_their_reasons() -> None:
+    there = watched()
+    there.world.nodes[5]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    there.commit(SECOND)
+    there.rounds(3)
+    assert "node-005 rest NodeNotReady <none>" in shown(there)
+    (parked,) = document(there)["rollout"]["parked"]
+    assert (parked["node"], parked["step"], parked["reason"]) == (
+        "node-005",
+        "parked",
+        "NodeNotReady",
+    )
+
+
+def test_many_stages_are_counted() -> None:
+    stages = [{"name": f"s{n}", "nodes": {"count": 1}, "soak": "5s"} for n in range(6)]
+    there = watched({**FAST, "stages": stages})
+    there.commit(SECOND)
+    rollout = there.agent().rollout
+    assert rollout is not None
+    assert rollout.progress == "0 of 7 stages passed, s0 0/1"
+
+
+def test_a_daemonset_with_an_unknown_target_is_not_done() -> None:
+    there = watched()
+    body = copy.deepcopy(there.world.body)
+    assert daemonsets.rollout_status(body).done
+    body["metadata"]["annotations"][names.TARGET] = "agent-unknown"
+    there.world.body = body
+    health = there.agent().health
+    assert health.state is HealthState.PROGRESSING
+    assert health.message == "the target revision agent-unknown does not exist yet"
+    assert not daemonsets.rollout_status(body).done
+    body["metadata"]["annotations"][names.ROLLOUT_POLICY] = "no policy"
+    assert there.agent().health.message.startswith(names.ROLLOUT_POLICY)
+
+
+def test_status_shows_who_approved_a_stage_and_how() -> None:
+    there = watched()
+    there.commit(SECOND)
+    there.rounds(6)
+    there.approve("rest")
+    text = "ada@example.com (team-a), commit 0123456789ab"
+    assert f"Stage rest is approved: {text}" in shown(there)
+    stages = document(there)["rollout"]["stages"]
+    assert [one["approvedBy"] for one in stages] == [[], [text]]
