@@ -221,7 +221,7 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "R12: a service paces the DaemonSets of another one": {
         "gitops_ds.controller.controller": (
-            "return object_owner.owner_of(daemonset.raw) in self._claimed and (not is_reduced)",
+            "return not self._claimed.isdisjoint(self._owners(daemonset))",
             "return True",
         )
     },
