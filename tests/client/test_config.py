@@ -313,7 +313,8 @@ def test_a_pod_is_its_account_whose_token_changes(tmp_path: Path, authority: Aut
 @pytest.mark.slow
 def test_a_pod_without_its_certificate_authority_is_reported(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("1")
-    caught = "from gitops_ds import errors\ntry:\n  config.access(None, None, Path(sys.argv[1]))\n"
+    caught = "from gitops_ds.core import errors\n"
+    caught += "try:\n  config.access(None, None, Path(sys.argv[1]))\n"
     caught += "except errors.ClusterError as error:\n  print(json.dumps(str(error)))"
     there = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     output = script(OPEN.partition("found =")[0] + caught, str(tmp_path), **there)
