@@ -174,15 +174,20 @@ class Node:
         return subprocess.run([*command, *arguments], capture_output=True, check=False)
 
     def _start(self, program: str, *options: str) -> subprocess.Popen[bytes]:
+        """Starts a program, and again whenever it exits, as `Restart=always` of systemd: a kubelet
+        exits if containerd does not answer in time.
+        """
         with (self.directory / f"{program}.log").open("ab") as log:
             environment = {**os.environ, "PATH": f"{self.programs}:{os.environ['PATH']}"}
+            again = 'while :; do "$0" "$@"; sleep 1; done'
             return subprocess.Popen(
-                [self.programs / program, *options],
+                ["sh", "-c", again, str(self.programs / program), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=environment,
                 cwd=self.directory,
+                start_new_session=True,
             )
 
     def start_kubelet(self) -> None:
@@ -202,7 +207,7 @@ class Node:
     def stop_kubelet(self) -> None:
         """Ends the kubelet; its pods continue."""
         if self.kubelet is not None:
-            self.kubelet.kill()
+            os.killpg(self.kubelet.pid, signal.SIGKILL)
             self.kubelet.wait()
 
     def reboot(self) -> None:

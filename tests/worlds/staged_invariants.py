@@ -391,6 +391,8 @@ class Judge:
         situation = self.situation
         if not oracle.staged or situation.suspended is not None or not situation.corrects_drift:
             return
+        if oracle.shape is None:  # a tenant added the policy, which counts for nothing
+            return
         if situation.annotated_drift or situation.repository_suspended is not None:
             return
         suspects = [one.name for one in oracle.well_nodes() if now - (one.well or 0) > SHOWN_AFTER]
