@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.core import names
+from gitops_ds.core.cluster import Cluster
 from gitops_ds.core.errors import Invalid
 from gitops_ds.core.objects import POD
 from gitops_ds.kube.client import connect
@@ -64,6 +65,10 @@ def test_the_service_nominates_nodes_for_its_pods_and_may_change_nothing_else(
 async def refusals(account: Path) -> None:
     """The patches that the policy refuses, and the ones that it permits, by the account itself."""
     async with connect.writing(Connection(str(account), writes=True)) as cluster:
+        # An API server follows policies by a watch: a new one is in force a moment later.
+        async with asyncio.timeout(rights.PATIENCE):
+            while not await refusal(cluster, "foreign", NOMINATED):
+                await asyncio.sleep(0.1)
         for name, patch, refused in (
             ("own", NOMINATED, ""),
             ("own", NOMINATED, ""),
@@ -71,10 +76,15 @@ async def refusals(account: Path) -> None:
             ("foreign", NOMINATED, "only the status of pods of a staged rollout"),
             *(("own", patch, "nothing but nominatedNodeName") for patch in OTHER_FIELDS),
         ):
-            message = ""
-            try:
-                await cluster.patch(POD, "default", name, patch, subresource="status")
-            except Invalid as error:
-                message = str(error)
+            message = await refusal(cluster, name, patch)
             assert bool(message) is bool(refused), (name, patch, message)
             assert refused in message, (name, patch, message)
+
+
+async def refusal(cluster: Cluster, name: str, patch: dict[str, Any]) -> str:
+    """The message of the policy that refuses a patch of a pod's status; empty if it is done."""
+    try:
+        await cluster.patch(POD, "default", name, patch, subresource="status")
+    except Invalid as error:
+        return str(error)
+    return ""
