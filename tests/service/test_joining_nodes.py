@@ -269,19 +269,19 @@ def forged(plane: controlplane.ControlPlane) -> bool:
     """Whether a ready pod of the tenant is in the place of the pod of a node, with its labels and
     its owner; the DaemonSet controller may have been faster.
     """
-    name, path = "cni-forged", f"/api/v1/namespaces/{SPACE}/pods"
-    found = [one for one in of_agent(plane, "cni") if one["metadata"]["name"] == name]
+    path = f"/api/v1/namespaces/{SPACE}/pods"
+    found = of_agent(plane, "cni-forged")
     if found:
         return condition(found[0], "Ready") is not None
-    (real, *_) = (
-        one for one in of_agent(plane, "cni") if one["spec"].get("nodeName") == TENANTED[0]
-    )
+    on_node = (pod for pod in of_agent(plane, "cni") if pod["spec"].get("nodeName") == TENANTED[0])
+    if (real := next(on_node, None)) is None:
+        return False
     metadata = {key: real["metadata"][key] for key in ("labels", "ownerReferences")}
     containers = [{"name": "agent", "image": "registry.example.com/pause:3"}]
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {**metadata, "name": name, "namespace": SPACE},
+        "metadata": {**metadata, "generateName": "cni-forged-", "namespace": SPACE},
         "spec": {"nodeName": TENANTED[0], "containers": containers},
     }
     at_once = {"gracePeriodSeconds": 0}
