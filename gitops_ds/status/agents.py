@@ -160,7 +160,12 @@ async def list_agents(
         ]
     owners = await read_owners(cluster, state_namespace, seen, now)
     if ledger is not None:  # a service announces each DaemonSet that it applies
-        seen = [ledger.as_announced(one) if owner(one) in owners.sources else one for one in seen]
+        seen = [
+            ledger.as_announced(one)
+            if not ledger.announces(one.daemonset) and owner(one) in owners.sources
+            else one
+            for one in seen
+        ]
     applied = [one for one in seen if owners.applied(one)]
     healths = await agent_healths.read(cluster, seen, applied, has_nodes=not unseen, others=content)
     return tuple(

@@ -40,8 +40,7 @@ def halted(scope: str) -> tuple[RolloutWorld, Digests]:
     world.revisions[name]["metadata"]["annotations"][names.ROLLOUT_RECORD] = (
         target_revisions.encoded(record)
     )
-    template = announced_daemonsets.target_template(world.body, world.observe().revisions)
-    stated = announced_daemonsets.stated_on(world.body, template)
+    stated = announced_daemonsets.stated_with(world.body, world.observe().revisions)
     write = DaemonSetWrite("other-uid", stated)
     return world, {write.key: write.announcement({})}
 

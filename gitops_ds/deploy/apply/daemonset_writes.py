@@ -21,8 +21,7 @@ def planned(prepared: PreparedPlan) -> Iterator[DaemonSetWrite]:
     for change in prepared.plan.changes:
         key, manifest, live = change.key, change.manifest, prepared.inputs.live.objects
         if key.is_daemonset and manifest is not None and (body := live.get(key)) is not None:
-            template = announced_daemonsets.target_template(body, _revisions(prepared, key))
-            before = announced_daemonsets.stated_on(body, template)
+            before = announced_daemonsets.stated_with(body, _revisions(prepared, key))
             yield DaemonSetWrite(body["metadata"]["uid"], _wanted(prepared, manifest), before)
 
 
@@ -40,10 +39,7 @@ def _wanted(prepared: PreparedPlan, manifest: Manifest) -> Mapping[str, str]:
     body, history = object_owner.stamped(manifest, stamp), prepared.histories.get(manifest.key)
     if history is not None and history.target is not None:
         return announced_daemonsets.stated_on(body, history.target.template)
-    revisions = _revisions(prepared, manifest.key)
-    return announced_daemonsets.stated_on(
-        body, announced_daemonsets.target_template(body, revisions)
-    )
+    return announced_daemonsets.stated_with(body, _revisions(prepared, manifest.key))
 
 
 def _revisions(prepared: PreparedPlan, daemonset: Key) -> tuple[Revision, ...]:

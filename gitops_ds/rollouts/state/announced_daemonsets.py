@@ -69,11 +69,11 @@ def stated_on(body: Body, template: str) -> Mapping[str, str]:
     return stated
 
 
-def target_template(body: Body, own_revisions: Iterable[Revision]) -> str:
-    """The identity of the template of a DaemonSet's target, empty without one."""
+def stated_with(body: Body, own_revisions: Iterable[Revision]) -> Mapping[str, str]:
+    """As `stated_on`, with the target among the revisions of the DaemonSet."""
     target = annotations_of(body).get(names.TARGET)
-    named = (one for one in own_revisions if one.name == target) if target else ()
-    return next((proofs.identity(one.template) for one in named), "")
+    named = (revision for revision in own_revisions if target and revision.name == target)
+    return stated_on(body, next((proofs.identity(revision.template) for revision in named), ""))
 
 
 def owners(uid: str, known: Digests) -> Set[str]:
@@ -90,7 +90,7 @@ def as_announced(
     announced, live = known.get(key_of(daemonset.uid), frozenset()), daemonset.annotations
     if not announced and not live.get(names.ROLLOUT_POLICY):
         return daemonset
-    stated = stated_on(daemonset.raw, target_template(daemonset.raw, own_revisions))
+    stated = stated_with(daemonset.raw, own_revisions)
     digests = _digests(stated)
     forged = tuple(name for name, digest in digests.items() if digest not in announced)
     counting = {name: _counting(name, live, announced) for name in (names.REPOSITORY, names.PATH)}

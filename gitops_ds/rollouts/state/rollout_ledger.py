@@ -212,8 +212,7 @@ class RolloutLedger:
         for daemonset in map(daemonsets.daemonset_of, listed.items):
             space = daemonset.key.namespace
             near = (one for one in present if one.raw["metadata"]["namespace"] == space)
-            template = announced_daemonsets.target_template(daemonset.raw, near)
-            stated = announced_daemonsets.stated_on(daemonset.raw, template)
+            stated = announced_daemonsets.stated_with(daemonset.raw, near)
             is_whole = self._whole is None or self._whole(daemonset.raw)
             if is_whole and stated[names.OWNER_LABEL]:
                 write = DaemonSetWrite(daemonset.uid, stated)
