@@ -32,7 +32,7 @@ from gitops_ds.kube.client import informer
 from gitops_ds.kube.client.informer import Failing, InformerEvent, WorldVersion
 from gitops_ds.kube.client.owned_bodies import OwnedBodies
 from gitops_ds.rollouts.controller.gate_pods import PodGates
-from gitops_ds.rollouts.controller.rollouts import GateMeter, GatePoller, Rollouts
+from gitops_ds.rollouts.controller.rollouts import GateMeter, GatePoller, Rollouts, RolloutSources
 from gitops_ds.rollouts.decisions.stage_inputs import Rollout
 
 # seconds: interval of a list of the nodes and a reconciliation of every DaemonSet, without events
@@ -103,15 +103,14 @@ class Observer:
         self.cache, self.epochs = Cache(), Epochs(WATCHED)
         self.gates = GatePoller(PodGates(cluster, clock), lambda key: hooks.due({key}))
         self.pod_warnings = PodWarnings(cluster, clock, self._warned)
-        self.rollouts = Rollouts(
-            emit,
-            clock,
+        sources = RolloutSources(
             self._applied,
-            rollouts=self._rollouts_in_progress,
-            others=self.cache,
-            gates=self.gates,
-            warnings=self.pod_warnings.of,
+            self._rollouts_in_progress,
+            self.cache,
+            self.gates,
+            self.pod_warnings.of,
         )
+        self.rollouts = Rollouts(emit, clock, sources)
         self.synced = asyncio.Event()
         self.as_announced: Callable[[DaemonSet, Iterable[Revision]], DaemonSet] = (
             lambda daemonset, _: daemonset

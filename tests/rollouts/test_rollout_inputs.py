@@ -15,7 +15,7 @@ from gitops_ds.core.rollouts.rollout_policy import After
 from gitops_ds.core.rollouts.staged_rollout import HoldKind, NodeStep, RolloutTarget, StageInputs
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import daemonsets, revisions
-from gitops_ds.rollouts.controller.rollouts import Rollouts
+from gitops_ds.rollouts.controller.rollouts import Rollouts, RolloutSources
 from gitops_ds.rollouts.decisions import stage_inputs
 from gitops_ds.rollouts.state import rollout_annotations, target_revisions
 from tests.daemonset.world import World, daemonset, node
@@ -373,7 +373,8 @@ def test_the_inputs_hold_the_agents_that_are_behind_by_the_observations_of_the_c
     world.body["metadata"]["annotations"][names.ROLLOUT_POLICY] = target_revisions.policy_text(
         document, ()
     )
-    rollouts = Rollouts(lambda _: None, lambda: world.now, lambda: [other.observe()])
+    sources = RolloutSources(lambda: [other.observe()])
+    rollouts = Rollouts(lambda _: None, lambda: world.now, sources)
     inputs = rollouts.inputs(world.observe())
     assert inputs is not None
     assert not inputs.behind  # no rollout is in progress

@@ -187,30 +187,33 @@ _REFUSES: Mapping[type[Action], str] = {
 }
 
 
+class RolloutSources(msgspec.Struct, frozen=True):
+    """What a rollout is decided by, beside its DaemonSet. `observations` are those of all
+    DaemonSets: an agent may wait for others. `rollouts` are all in progress; `others` the pods of
+    other owners. Without `gates` nothing is measured; `warnings` returns the newest warning events
+    of its pods.
+    """
+
+    observations: Callable[[], Iterable[Observation]] = tuple
+    rollouts: Callable[[], Iterable[stage_inputs.Rollout]] = tuple
+    others: OtherPods | None = None
+    gates: GatePoller | None = None
+    warnings: Callable[[Observation], Mapping[str, PodCause]] = lambda _: {}
+
+
+NO_SOURCES = RolloutSources()
+
+
 class Rollouts:
     """The rollouts of the DaemonSets with a policy. No part of this state must survive a
     restart.
     """
 
     def __init__(
-        self,
-        emit: Emit,
-        clock: Callable[[], float],
-        observations: Callable[[], Iterable[Observation]] = tuple,
-        *,
-        rollouts: Callable[[], Iterable[stage_inputs.Rollout]] = tuple,
-        others: OtherPods | None = None,
-        gates: GatePoller | None = None,
-        warnings: Callable[[Observation], Mapping[str, PodCause]] = lambda _: {},
+        self, emit: Emit, clock: Callable[[], float], sources: RolloutSources = NO_SOURCES
     ) -> None:
-        """`observations` are those of all DaemonSets: an agent may wait for others. `rollouts` are
-        all in progress; `others` the pods of other owners. Without `gates` nothing is measured;
-        `warnings` returns the newest warning events of its pods.
-        """
-        self._emit, self._clock, self._observations = emit, clock, observations
-        self._rollouts, self._others = rollouts, others
+        self._emit, self._clock, self._sources = emit, clock, sources
         self._buckets: dict[Key, TokenBucket] = {}  # nodes that may be taken
-        self._gates, self._warnings = gates, warnings
         self._refused: dict[Key, _Refusal] = {}
         # the hash of the last target, and the decision about it
         self._decided: dict[Key, tuple[str, StagesDecision]] = {}
@@ -237,20 +240,20 @@ class Rollouts:
         refusal = self._refused.get(key, _Refusal(observed.refused, None, observed.refuses))
         return replace(
             observed,
-            behind=stage_inputs.behind(policy.after, self._observations())
+            behind=stage_inputs.behind(policy.after, self._sources.observations())
             if policy.after and has_target
             else {},
             refused=refusal.message,
             refused_until=refusal.until,
             refuses=refusal.refuses,
-            readings=self._gates.readings(key) if self._gates else {},
+            readings=self._sources.gates.readings(key) if self._sources.gates else {},
             busy=self._busy(policy, observed.target),
             arrived=self._arrived(seen, observed.target),
-            halted_elsewhere=stage_inputs.halt_elsewhere(seen.daemonset, self._rollouts())
+            halted_elsewhere=stage_inputs.halt_elsewhere(seen.daemonset, self._sources.rollouts())
             if has_target
             else "",
             at_once=self._at_once(key, policy, seen.now),
-            warnings=self._warnings(seen),
+            warnings=self._sources.warnings(seen),
             nominates=seen.now >= self._unpermitted.get(key.namespace, 0.0),
         )
 
@@ -285,12 +288,14 @@ class Rollouts:
         return pinned_pods.ungated(seen)
 
     def _busy(self, policy: RolloutPolicy, target: RolloutTarget) -> frozenset[str]:
+        others = self._sources.others
         is_read = target.staged and any(stage.is_idle for stage in policy.stages)
-        return self._others.busy_nodes if self._others and is_read else frozenset()
+        return others.busy_nodes if others and is_read else frozenset()
 
     def _arrived(self, seen: Observation, target: RolloutTarget) -> Mapping[str, str]:
-        unplaced = stage_inputs.unplaced(seen, target) if self._others and target.staged else {}
-        return self._others.arrived(unplaced) if self._others and unplaced else {}
+        others = self._sources.others
+        unplaced = stage_inputs.unplaced(seen, target) if others and target.staged else {}
+        return others.arrived(unplaced) if others and unplaced else {}
 
     def _at_once(self, key: Key, policy: RolloutPolicy, now: float) -> int | None:
         """The nodes that may be taken now, so that their writes stay below `limits.api`."""
@@ -342,9 +347,9 @@ class Rollouts:
         key, now = seen.daemonset.key, staged.stages
         if (bucket := self._buckets.get(key)) is not None:
             bucket.borrow(seen.now, len(now.take))
-        if self._gates is not None:
+        if self._sources.gates is not None:
             requests = measured_gates.requests(staged.layout, inputs, now)
-            self._gates.follow(key, inputs.target.hash, requests)
+            self._sources.gates.follow(key, inputs.target.hash, requests)
         target, before = self._decided.get(key, ("", None))
         self._decided[key] = inputs.target.hash, now
         if before == now:
@@ -413,8 +418,8 @@ class Rollouts:
         self._refused.pop(key, None)
         self._admitted.pop(key, None)
         self._buckets.pop(key, None)
-        if self._gates is not None:
-            self._gates.forget(key)
+        if self._sources.gates is not None:
+            self._sources.gates.forget(key)
 
 
 def _content(body: Body) -> frozenset[PodContent]:

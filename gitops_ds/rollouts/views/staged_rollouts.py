@@ -35,7 +35,7 @@ from gitops_ds.core.rollouts.staged_rollout import (
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.kube.apimachinery import revisions, timestamps
-from gitops_ds.rollouts.controller.rollouts import Rollouts
+from gitops_ds.rollouts.controller.rollouts import Rollouts, RolloutSources
 from gitops_ds.rollouts.decisions import rollout_holds, stage_inputs, stages, time_left
 from gitops_ds.rollouts.decisions.stage_inputs import OtherPods
 from gitops_ds.rollouts.state import target_revisions
@@ -292,11 +292,7 @@ def from_objects(
     """
     all_observations = tuple(observations)
     rollouts = [(one.daemonset, one.revisions) for one in all_observations]
-    return Rollouts(
-        lambda _: None,
-        lambda: 0.0,
-        lambda: all_observations,
-        rollouts=lambda: rollouts,
-        others=others,
-        warnings=lambda _: warnings or {},
-    ).inputs
+    sources = RolloutSources(
+        lambda: all_observations, lambda: rollouts, others, warnings=lambda _: warnings or {}
+    )
+    return Rollouts(lambda _: None, lambda: 0.0, sources).inputs
