@@ -147,8 +147,9 @@ class BareRepository:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """No other process creates the cache, fetches into it or repacks it meanwhile; what killed
-        ones left locked is unlocked. Waits as long as a git command may take.
+        """No other process creates the cache, fetches into it or repacks it meanwhile. What killed
+        ones left locked is unlocked, and packs that are incomplete at the end are deleted. Waits as
+        long as a git command may take.
         """
         until = time.monotonic() + self.limits.seconds
         with directory_lock.opened(self.path) as number:
@@ -163,7 +164,13 @@ class BareRepository:
             locks = (*self.path.glob("*.lock"), *(self.path / "refs").rglob("*.lock"))
             for left in directory_lock.left_by_killed(result, locks):
                 left.unlink(missing_ok=True)
-            yield
+            try:
+                yield
+            finally:
+                # git deletes them only if it ends by itself, not at a limit of time or size.
+                packs = (self.path / "objects/pack").glob("tmp_*")
+                for left in directory_lock.left_by_killed(result, packs):
+                    left.unlink(missing_ok=True)
 
     def authorize(self, credentials: Credentials) -> None:
         """Sets the credentials for the server and deletes the previous ones from the disk. Raises

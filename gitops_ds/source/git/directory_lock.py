@@ -55,7 +55,7 @@ def lock(number: int, *, wait: bool = True) -> LockResult:
 
 
 def left_by_killed(result: LockResult, paths: Iterable[Path]) -> tuple[Path, ...]:
-    """The lock files that belong to no living process; none if one could work there."""
+    """The files that belong to no living process; none if one could work there."""
     return tuple(paths) if result is LockResult.LOCKED else ()
 
 
