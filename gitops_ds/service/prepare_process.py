@@ -1,21 +1,21 @@
 """Prepares the commits of all repositories and the templates of the cluster, one at a time, in a
 process with limits of time and memory.
 
-The first attempt of a commit is short; a long one follows when no other commit waits. A commit that
-exceeds the limits has a finding, and is not tried again.
+The first attempt of a commit is short. A long one follows when no other commit waits; it is ended
+for a later commit of another repository, and begins again. A commit that exceeds the limits has a
+finding, and is not tried again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import pickle
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ from gitops_ds.source.renderers import disk_cache
 from gitops_ds.source.sandbox import limited_process
 from gitops_ds.source.sandbox.limited_process import ProcessLimits, ProcessResult
 from gitops_ds.source.sandbox.memory import Budget
+from gitops_ds.source.sandbox.turns import Turns
 
 RULE: Final = "SRC015"
 # The longer one suffices for five rendering programs of a minute each.
@@ -51,47 +52,12 @@ _TEMPLATES: Final = "gitops_ds.service.template_worker"
 _VERSION: Final = "attempt 1"
 
 
-class Queue:
-    """Admits one at a time, short work before long, each in order of arrival."""
-
-    def __init__(self) -> None:
-        self._busy = False
-        self._waiting: list[tuple[bool, int, asyncio.Future[None]]] = []
-        self._numbers = count()
-
-    @contextlib.asynccontextmanager
-    async def turn(self, *, long: bool) -> AsyncIterator[None]:
-        """Waits for its turn."""
-        if self._busy:
-            ours: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            heapq.heappush(self._waiting, (long, next(self._numbers), ours))
-            try:
-                await ours
-            except asyncio.CancelledError:
-                if ours.done() and not ours.cancelled():
-                    self._next()
-                raise
-        self._busy = True
-        try:
-            yield
-        finally:
-            self._next()
-
-    def _next(self) -> None:
-        self._busy = False
-        while self._waiting:
-            _, _, first = heapq.heappop(self._waiting)
-            if not first.done():
-                self._busy = True
-                first.set_result(None)
-                return
-
-
 class _Work(msgspec.Struct, frozen=True):
-    """The request of a process, and the seconds of its attempts. `private` content is not written
-    to disk or messages.
+    """The request of a process, and the seconds of its attempts. `who` is the address of the
+    repository, empty for templates. `private` content is not written to disk or messages.
     """
 
+    who: str
     module: str
     request: bytes
     seconds: tuple[float, ...]
@@ -110,7 +76,7 @@ class Preparing:
     repositories: int = 1
     seconds: tuple[float, ...] = SECONDS
     call: Callable[..., Awaitable[ProcessResult]] = limited_process.call
-    _queue: Queue = field(default_factory=Queue)
+    _turns: Turns = field(default_factory=Turns)
     _limit_at: float | None = (
         None  # the end of the running attempt's time, on the event loop's clock
     )
@@ -133,7 +99,7 @@ class Preparing:
 
         Raises the errors of reading a repository, and UsageError for an unknown cluster.
         """
-        answer = await self._limited(_key(job), _Work(_COMMITS, _request(job), self.attempts(job)))
+        answer = await self._limited(_key(job), self._commits(job))
         if answer.problem:
             advice = (
                 "make the files smaller and simpler, name a smaller directory (repository.path), "
@@ -148,9 +114,12 @@ class Preparing:
         """What the commits `rendered` of a job render to, without those that can't be rendered;
         none if they exceed the limits together. Raises SourceError.
         """
-        answer = await self._limited(_key(job), _Work(_COMMITS, _request(job), self.attempts(job)))
+        answer = await self._limited(_key(job), self._commits(job))
         found: Mapping[CommitId, RenderedCommit] = {} if answer.problem else _result(answer)
         return found
+
+    def _commits(self, job: Job) -> _Work:
+        return _Work(job.where.url, _COMMITS, _request(job), self.attempts(job))
 
     async def rendered(
         self, objects: Sequence[TemplateObject], chosen: TemplateSelector
@@ -176,7 +145,8 @@ class Preparing:
         key = disk_cache.key(_VERSION, *(part for one in some for part in (one.uid, one.commit)))
         private = any(one.secret for one in some)
         answer = await self._limited(
-            key, _Work(_TEMPLATES, pickle.dumps((some, chosen)), self.seconds[:1], private)
+            key,
+            _Work("", _TEMPLATES, pickle.dumps((some, chosen)), self.seconds[:1], private),
         )
         if not answer.problem:
             rendered: dict[CommitId, RenderedTemplates] = pickle.loads(answer.data)  # noqa: S301  our own process
@@ -214,25 +184,25 @@ class Preparing:
         return answer
 
     async def _answer(self, work: _Work) -> ProcessResult:
-        most = max(_LEAST_ANSWER, self.budget.answers // max(1, self.repositories))
         answer = ProcessResult()
         for number, seconds in enumerate(work.seconds):
-            limits = ProcessLimits(seconds, self.budget.worker, most)
-            async with self._queue.turn(long=number > 0):
-                self._limit_at = asyncio.get_running_loop().time() + seconds
-                try:
-                    answer = await self.call(
-                        work.module, work.request, limits, private=work.private
-                    )
-                except OSError as error:
-                    raise errors.SourceUnreachable(
-                        f"no process can be started: {error.strerror}"
-                    ) from None
-                finally:
-                    self._limit_at = None
+            attempt, is_long = partial(self._attempt, work, seconds), number > 0
+            kept = 0.0 if is_long else seconds
+            answer = await self._turns.run(work.who, attempt, kept=kept, long=is_long)
             if not answer.timed_out:
                 break
         return answer
+
+    async def _attempt(self, work: _Work, seconds: float) -> ProcessResult:
+        most = max(_LEAST_ANSWER, self.budget.answers // max(1, self.repositories))
+        limits = ProcessLimits(seconds, self.budget.worker, most)
+        self._limit_at = asyncio.get_running_loop().time() + seconds
+        try:
+            return await self.call(work.module, work.request, limits, private=work.private)
+        except OSError as error:
+            raise errors.SourceUnreachable(f"no process can be started: {error.strerror}") from None
+        finally:
+            self._limit_at = None
 
 
 def _key(job: Job) -> str:

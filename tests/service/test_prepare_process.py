@@ -4,7 +4,9 @@ ended the process.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import pickle
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from gitops_ds.service.settings import service
 from gitops_ds.source.git import address
 from gitops_ds.source.renderers.process import RENDER
 from gitops_ds.source.sandbox import memory
+from gitops_ds.source.sandbox.limited_process import ProcessLimits, ProcessResult
 
 
 @pytest.mark.parametrize("seconds", [1.5, 60])
@@ -43,17 +46,42 @@ def test_a_timeout_below_a_second_is_an_error_of_the_settings() -> None:
 
 @pytest.mark.parametrize(("seconds", "longest"), [(1, 330), (60, 330), (90, 480)])
 def test_the_renders_of_a_commit_end_before_its_preparation(seconds: float, longest: float) -> None:
-    job = Job(
-        where=address.parse("https://git.example.com/fleet"),
+    one = replace(job("fleet"), allowed=replace(PROGRAMS, seconds=seconds))
+    assert Preparing(memory.UNLIMITED).attempts(one) == (15, longest)
+
+
+def job(name: str) -> Job:
+    return Job(
+        where=address.parse(f"https://git.example.com/{name}"),
         cache=Path("cache"),
         limits=DEFAULT,
-        allowed=replace(PROGRAMS, seconds=seconds),
+        allowed=PROGRAMS,
         commit=CommitId("0" * 40),
         path="",
         cluster="",
         clean={},
     )
-    assert Preparing(memory.UNLIMITED).attempts(job) == (15, longest)
+
+
+async def test_a_commit_that_takes_minutes_delays_no_commit_of_another_repository() -> None:
+    async def process(
+        module: str, request: bytes, limits: ProcessLimits, *, private: bool
+    ) -> ProcessResult:
+        is_heavy = pickle.loads(request).where == job("heavy").where
+        if is_heavy and limits.seconds < 330:
+            await asyncio.sleep(limits.seconds)
+            return ProcessResult(problem="takes too long", timed_out=True)
+        await asyncio.sleep(300 if is_heavy else 1)
+        return ProcessResult(pickle.dumps(({}, ())))
+
+    preparing = Preparing(memory.UNLIMITED, call=process)
+    heavy = asyncio.create_task(preparing.digests(job("heavy")))
+    await asyncio.sleep(100)
+    began = asyncio.get_running_loop().time()
+    await preparing.digests(job("light"))
+    assert asyncio.get_running_loop().time() - began < 3
+    await heavy
+    assert preparing.seconds_over_limit == 0
 
 
 def test_the_third_attempt_is_refused_until_one_ends_or_an_hour_is_over(tmp_path: Path) -> None:

@@ -1,0 +1,122 @@
+"""Turns of repositories at work that shares the memory of the pod, so that the work of one
+repository delays another only for a limited time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+MOST_ENDS: Final = 3  # how often each other repository ends the same work
+_LOOK: Final = 1.0  # seconds between two looks of waiting work at the running
+
+
+@dataclass(eq=False, slots=True)
+class _Work:
+    """Work of `who`, which others may end `kept` seconds after an attempt began. `ended_by` has
+    those that did.
+    """
+
+    who: str
+    kept: float
+    long: bool
+    ended_by: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(eq=False, slots=True)
+class _Attempt:
+    """The running attempt at some work, which began at that time of the event loop."""
+
+    work: _Work
+    task: asyncio.Future[Any]
+    began: float
+    is_ended: bool = False
+
+    def may_be_ended_by(self, other: str, now: float) -> bool:
+        work = self.work
+        is_over = now >= self.began + work.kept and not self.is_ended
+        return is_over and other != work.who and work.ended_by[other] < MOST_ENDS
+
+
+class Turns:
+    """Admits `places` at a time, short work before long, each in order of arrival.
+
+    Short work that waits ends work of another repository that has run for its time. Ended work is
+    long, and begins again at its next turn. Each other repository ends the same work at most
+    MOST_ENDS times, so that it is complete in the end.
+    """
+
+    def __init__(self, places: int = 1) -> None:
+        self._places = places
+        self._running: list[_Attempt] = []
+        self._admitted = 0
+        self._waiting: list[tuple[bool, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+
+    async def run(
+        self, who: str, attempt: Callable[[], Awaitable[T]], *, kept: float, long: bool = False
+    ) -> T:
+        """The result of an attempt in its turn. An attempt that is ended is cancelled."""
+        work = _Work(who, kept, long)
+        while True:
+            await self._admit(work)
+            loop = asyncio.get_running_loop()
+            running = _Attempt(work, asyncio.ensure_future(attempt()), loop.time())
+            self._running.append(running)
+            try:
+                return await running.task  # type: ignore[no-any-return]
+            except asyncio.CancelledError:
+                if not running.is_ended or _is_cancelled():
+                    raise
+            finally:
+                self._running.remove(running)
+                self._leave()
+            work.long, work.kept = True, 0.0
+
+    async def _admit(self, work: _Work) -> None:
+        """Waits for a place, and ends work of others for it if this is short."""
+        if self._admitted < self._places:
+            self._admitted += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (work.long, next(self._numbers), turn))
+        try:
+            while not turn.done():
+                if not work.long:
+                    self._end_one_for(work.who)
+                await asyncio.wait({turn}, timeout=_LOOK)
+        except asyncio.CancelledError:
+            if turn.done():
+                self._leave()
+            turn.cancel()
+            raise
+
+    def _end_one_for(self, who: str) -> None:
+        now = asyncio.get_running_loop().time()
+        for running in self._running:
+            if running.may_be_ended_by(who, now):
+                running.work.ended_by[who] += 1
+                running.is_ended = True
+                running.task.cancel()
+                return
+
+    def _leave(self) -> None:
+        """Gives the place to the next that waits."""
+        while self._waiting:
+            _, _, turn = heapq.heappop(self._waiting)
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._admitted -= 1
+
+
+def _is_cancelled() -> bool:
+    """Whether the task that awaits the attempt is cancelled itself."""
+    current = asyncio.current_task()
+    return current is not None and current.cancelling() > 0
