@@ -12,8 +12,15 @@ import pytest
 from gitops_ds.cli.commands import history
 from gitops_ds.cli.commands.commits import git_commit
 from gitops_ds.cli.commands.commits import restart as commands_restart
-from gitops_ds.core import errors
+from gitops_ds.core import errors, names
+from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.objects import CommitId
+from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline import open_repository
+from gitops_ds.rollouts.state import proofs
+from gitops_ds.status.agents import Agent
+from tests.rollouts.rollout_world import SECOND
+from tests.status.staged_world import watched
 
 AGENT = """\
 apiVersion: apps/v1
@@ -125,3 +132,56 @@ def test_what_can_not_be_restarted_by_a_commit_is_refused(
 ) -> None:
     with pytest.raises((errors.UsageError, errors.Refused), match=message):
         restart(repository(tmp_path, files), name, namespace=space)
+
+
+def staged_agent(commit: str, cause: str = "") -> Agent:
+    """An agent in a rollout whose target is of this commit, with its subject beside it."""
+    there = watched()
+    there.commit(SECOND)
+    for body in there.world.revisions.values():
+        if names.ROLLOUT in (body["metadata"].get("labels") or {}):
+            body["metadata"]["annotations"] |= {names.COMMIT: commit, names.CHANGE_CAUSE: cause}
+    there.rounds(6)
+    return there.agent()
+
+
+async def traced(agent: Agent, named: open_repository.RepositoryRef) -> list[dict[str, Any]]:
+    found = history.found([agent], "commit", agent.commit_of(agent.target), "")  # type: ignore[arg-type]
+    async with open_repository.opened(named) as git:
+        return await history.traced(found, git, "")
+
+
+def test_a_trace_in_a_staged_rollout_has_the_author_of_its_commit(tmp_path: Path) -> None:
+    named = repository(tmp_path, {"agent.yaml": AGENT})
+    run = ("git", "-C", tmp_path, "rev-parse", "HEAD")
+    commit = subprocess.run(run, check=True, capture_output=True, text=True).stdout.strip()
+    items = asyncio.run(traced(staged_agent(commit), named))
+    assert {(one["commit"], one["author"], one["changeCause"]) for one in items} == {
+        (commit, "Dana <dana@example.com>", "One agent")
+    }
+    assert all(one["committed"] for one in items)
+
+
+def test_without_git_a_trace_in_a_staged_rollout_has_the_subject_beside_its_commit() -> None:
+    agent = staged_agent("a" * 40, "Another agent")
+    found = history.found([agent], "commit", "a" * 40, "")
+    items = asyncio.run(history.traced(found, None, ""))
+    assert {one["changeCause"] for one in items} == {"Another agent"}
+
+
+def test_without_git_a_revision_has_no_subject_of_an_earlier_commit() -> None:
+    there = watched()
+    (revision,) = there.world.revisions.values()
+    revision["metadata"].setdefault("annotations", {}).update(
+        {names.COMMIT: "a" * 40, names.CHANGE_CAUSE: "One agent"}
+    )
+
+    def causes(agent: Agent) -> list[str]:
+        commits = {agent.key: {proofs.identity(agent.history[0].template): CommitId("b" * 40)}}
+        reverted = replace(agent, state=DeployerState(commits=commits))
+        return [one["changeCause"] for one in asyncio.run(history.history(reverted, None))]
+
+    assert causes(there.agent()) == [""]
+    stated = {names.COMMIT: "b" * 40, names.CHANGE_CAUSE: 'Revert "Another agent"'}
+    there.world.body["metadata"]["annotations"].update(stated)
+    assert causes(there.agent()) == ['Revert "Another agent"']

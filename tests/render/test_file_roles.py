@@ -27,7 +27,10 @@ FOLDERS = st.lists(
     st.sampled_from(["agents", "clusters", "environments", "a", "values", "patches", "config"]),
     max_size=4,
 ).map("/".join)
-NAMES = ("ds.yaml", "ds.yml", "ds.json", "agent.yaml", "agent.yml", "variants.yaml", "variant.yaml")
+NAMES = (
+    *("ds.yaml", "ds.yml", "ds.json", "ds.YAML", "ds.Json"),
+    *("agent.yaml", "agent.yml", "agent.YAML", "variants.yaml", "variant.yaml"),
+)
 PATHS = st.builds(
     lambda folder, name: f"{folder}/{name}" if folder else name, FOLDERS, st.sampled_from(NAMES)
 )
@@ -101,12 +104,72 @@ def test_a_manifest_directly_in_agents_is_read() -> None:
         ("agents/a/patches/old/eu.yaml", "agents/a/patches/eu.yaml"),
         ("agents/a/variant.yaml", "did you mean variants.yaml?"),
         ("agents/a/agent.yml", "did you mean agent.yaml?"),
+        ("agents/a/ROLLOUT.yaml", "did you mean rollout.yaml?"),
+        ("agents/a/rollout.YAML", "rename it to agents/a/rollout.yaml"),
+        ("agents/a/deep/rollout.yaml", "its place is agents/NAME/rollout.yaml"),
+        ("agents/rollout.yaml", "its place is agents/NAME/rollout.yaml"),
+        ("agents/a/Kustomization.yaml", "did you mean kustomization.yaml?"),
+        ("clusters/eu.YAML", "rename it to clusters/eu.yaml"),
     ],
 )
 def test_a_file_of_our_format_at_the_wrong_name_is_an_error(path: str, advice: str) -> None:
     tree = snapshots.of_texts({**SETTINGS, "agents/a/ds.yaml": config("a"), path: "{}\n"})
     found = [one for one in render.render(tree).findings if one.place and one.place.file == path]
     assert [one.refused for one in found if advice in one.message] == [True]
+
+
+@pytest.mark.parametrize("path", ["A.YAML", "deep/er/a.Yml", "a.JSON", "agents/a/A.YAML"])
+@pytest.mark.parametrize("settings", [{}, {"gitops-ds.yaml": "version: v1\nmanifests: ['**']\n"}])
+def test_a_manifest_whose_suffix_is_not_in_lower_case_is_an_error(
+    path: str, settings: dict[str, str]
+) -> None:
+    tree = snapshots.of_texts({**settings, "ds.yaml": config("a"), path: config("b")})
+    bundle = render.render(tree)
+    found = [one for one in bundle.findings if one.place and one.place.file == path]
+    expected = PurePosixPath(path).with_suffix(PurePosixPath(path).suffix.lower())
+    assert [one.refused for one in found if f"rename it to {expected}" in one.message] == [True]
+    assert path in bundle.unread
+
+
+def test_a_file_whose_suffix_is_not_in_lower_case_and_that_has_no_object_is_content() -> None:
+    tree = snapshots.of_texts({"ds.yaml": config("a"), "NOTES.YAML": "key: value\n"})
+    assert not render.render(tree).findings
+
+
+@pytest.mark.parametrize(
+    ("path", "advice"),
+    [
+        ("gitops-ds.yml", "did you mean gitops-ds.yaml?"),
+        ("GitOps-DS.yaml", "did you mean gitops-ds.yaml?"),
+        ("gitopsds.yaml", "did you mean gitops-ds.yaml?"),
+        ("deploy/gitops-ds.yaml", "(--path deploy)"),
+    ],
+)
+def test_a_settings_file_that_is_not_read_is_an_error(path: str, advice: str) -> None:
+    tree = snapshots.of_texts({"ds.yaml": config("a"), path: "version: v1\n"})
+    found = [one for one in render.render(tree).findings if one.place and one.place.file == path]
+    assert [one.refused for one in found if advice in one.message] == [True]
+
+
+@pytest.mark.parametrize("path", ["a.yaml", "agents/a/more.yaml", "other/a.yaml"])
+@pytest.mark.parametrize("settings", [{}, SETTINGS])
+def test_a_sequence_of_manifests_is_named(path: str, settings: dict[str, str]) -> None:
+    indented = config("b").strip().replace("\n", "\n  ")
+    tree = snapshots.of_texts(
+        {**settings, "agents/a/ds.yaml": config("a"), path: f"- {indented}\n"}
+    )
+    (found,) = render.render(tree).findings
+    read = not settings or path.startswith("agents/")
+    assert "list" in found.message if read else path in found.message
+    assert found.refused is read
+
+
+def test_a_pattern_that_no_file_matches_is_a_warning() -> None:
+    settings = "version: v1\nmanifests: ['shared/**', 'shard/*.yaml', '!old/**']\n"
+    files = {"gitops-ds.yaml": settings, "shared/a.yaml": config("a"), "other/b.yaml": config("b")}
+    (found,) = render.render(snapshots.of_texts(files)).findings
+    assert (found.severity, found.place and found.place.line) == (Severity.WARNING, 2)
+    assert "'shard/*.yaml'" in found.message
 
 
 def test_a_file_of_an_agent_without_an_object_is_reported() -> None:

@@ -13,10 +13,10 @@ from gitops_ds.core.live import Revision
 from gitops_ds.core.objects import CommitId, Key, template_of
 from gitops_ds.core.sources.source_tree import CommitInfo
 from gitops_ds.deploy.pipeline import open_repository
-from gitops_ds.kube.apimachinery import revisions, timestamps
+from gitops_ds.kube.apimachinery import timestamps
 from gitops_ds.source.git.repository import Repository
 from gitops_ds.source.render import bundle as rendering
-from gitops_ds.status import agent_json, halt_story
+from gitops_ds.status import agent_json, change_causes, halt_story
 from gitops_ds.status import agents as fleet_agents
 from gitops_ds.status.agents import Agent, when
 from gitops_ds.yaml.provenance import lookup
@@ -37,8 +37,7 @@ async def history(agent: Agent, repository: Repository | None) -> list[dict[str,
     for revision in agent.history:
         commit = agent.commit_of(revision)
         info = await _info(repository, commit)
-        annotations = revisions.annotations_of(revision)
-        cause = info.subject if info else annotations.get(names.CHANGE_CAUSE, "")
+        cause = info.subject if info else change_causes.of_revision(agent, revision, commit)
         entries.append(
             {
                 "revision": revision.number,
@@ -162,19 +161,13 @@ async def traced(
     """The entries with author, time and subject of the commit, and the file and line of the
     DaemonSet in it; `path` is the directory inside of the repository.
     """
-    histories: dict[Key, dict[int, dict[str, Any]]] = {}
-    places: dict[tuple[Key, str], tuple[str, int | None]] = {}
+    sources: dict[tuple[Key, str], dict[str, Any]] = {}
     items = []
     for agent, entry in entries:
-        if agent.key not in histories:
-            histories[agent.key] = {
-                item["revision"]: item for item in await history(agent, repository)
-            }
-        item = histories[agent.key].get(entry["revision"] or 0, {})
         commit = entry["commit"]
-        if (agent.key, commit) not in places:
-            places[agent.key, commit] = await _place(agent, commit, repository, path)
-        file, line = places[agent.key, commit]
+        if (agent.key, commit) not in sources:
+            sources[agent.key, commit] = await _source(agent, commit, repository, path)
+        source, revision = sources[agent.key, commit], _revision(agent, entry["revision"])
         items.append(
             {
                 "node": entry["node"],
@@ -182,17 +175,35 @@ async def traced(
                 "agent": {"namespace": agent.key.namespace, "name": agent.key.name},
                 "revision": entry["revision"],
                 "commit": commit,
-                "author": item.get("author", ""),
-                "committed": item.get("committed", ""),
-                "changeCause": item.get("changeCause", ""),
+                "author": source["author"],
+                "committed": source["committed"],
+                "changeCause": source["changeCause"] or _cause(agent, revision, commit),
                 "repository": agent.seen.daemonset.annotations.get(names.REPOSITORY, ""),
-                "file": file,
-                "line": line,
+                "file": source["file"],
+                "line": source["line"],
                 "state": entry["state"],
                 "reason": entry["reason"],
             }
         )
     return items
+
+
+def _revision(agent: Agent, number: int | None) -> Revision | None:
+    return next((one for one in agent.history if one.number == number), None)
+
+
+def _cause(agent: Agent, revision: Revision | None, commit: str) -> str:
+    if revision is None:  # of the target of a rollout
+        return change_causes.of_commit(agent, commit)
+    return change_causes.of_revision(agent, revision, commit)
+
+
+async def _source(
+    agent: Agent, commit: str, repository: Repository | None, path: str
+) -> dict[str, Any]:
+    """The commit of a template, with its file and line."""
+    file, line = await _place(agent, commit, repository, path)
+    return {**await _commit(repository, commit), "file": file, "line": line}
 
 
 async def _place(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -11,14 +10,20 @@ from pathlib import PurePosixPath
 from gitops_ds.core.finding import Finding, Place, Severity, refusal
 from gitops_ds.core.plain_text import counted
 from gitops_ds.core.sources.bundle import Pointer
-from gitops_ds.source.render import agent_folder, charts, ignore, kustomization, layout
-from gitops_ds.source.render.agent_folder import OUR_FILES
+from gitops_ds.source.render import (
+    agent_folder,
+    charts,
+    ignore,
+    kustomization,
+    layout,
+    misnamed_files,
+)
 from gitops_ds.source.render.layout import MANIFEST_SUFFIXES, SETTINGS, File, Layout
 
 _OURS = ("agents", "clusters", "environments")
 _SHOWN = 5  # names of files in the message
 _FIELDS = tuple(
-    re.compile(rb"""(?:^|[{,])\s*["']?%b["']?\s*:""" % name, re.MULTILINE)
+    re.compile(rb"""(?:^|[{,])[\s-]*["']?%b["']?\s*:""" % name, re.MULTILINE)
     for name in (b"apiVersion", b"kind")
 )
 _KUSTOMIZATION = re.compile(rb"^kind:\s*Kustomization\b", re.MULTILINE)
@@ -29,13 +34,15 @@ class FileRole(Enum):
 
     OURS: a file of our format. AGENT: a manifest in the folder of an agent. PLAIN: a manifest, or
     the output of kustomize, of no agent. CONTENT: a file of an agent's config/, or one that is
-    neither YAML nor JSON. UNREAD: read by nothing.
+    neither YAML nor JSON. OTHER_CASE: one that is read if its suffix is in lower case. UNREAD: read
+    by nothing.
     """
 
     OURS = "ours"
     AGENT = "agent"
     PLAIN = "plain"
     CONTENT = "content"
+    OTHER_CASE = "other case"
     UNREAD = "unread"
 
 
@@ -53,8 +60,14 @@ def roles(repo_layout: Layout) -> Mapping[PurePosixPath, FileRole]:
 
 
 def _role(path: PurePosixPath, repo_layout: Layout, listed: ignore.Patterns) -> FileRole:
-    if path.suffix not in MANIFEST_SUFFIXES or layout.is_config(path):
+    if layout.is_config(path):
         return FileRole.CONTENT
+    if path.suffix not in MANIFEST_SUFFIXES:
+        lower = misnamed_files.in_lower_case(path)
+        if lower == path:
+            return FileRole.CONTENT
+        role = _role(lower, repo_layout, listed)
+        return role if role is FileRole.UNREAD else FileRole.OTHER_CASE
     if path.parts == (SETTINGS,):
         return FileRole.OURS
     if repo_layout.settings.name and listed.take(path):
@@ -111,7 +124,9 @@ def unread_objects(
     return {
         str(path): repo_layout.files[path]
         for path, role in by_path.items()
-        if role is FileRole.UNREAD and path in repo_layout.files and _has_objects(path, repo_layout)
+        if role in (FileRole.UNREAD, FileRole.OTHER_CASE)
+        and path in repo_layout.files
+        and _has_objects(path, repo_layout)
     }
 
 
@@ -140,11 +155,16 @@ def findings(
 ) -> Iterator[Finding]:
     """DS804: files that seem to be of our format or for the cluster, and that nothing reads."""
     for path, role in by_path.items():
-        if role is FileRole.UNREAD and path.parts[0] in _OURS and path in repo_layout.files:
-            yield _misnamed(path)
+        if path.parts[0] in _OURS and path in repo_layout.files and role is FileRole.UNREAD:
+            yield misnamed_files.other_name(path)
+        elif role is FileRole.OTHER_CASE and (
+            path.parts[0] in _OURS or _has_objects(path, repo_layout)
+        ):
+            yield misnamed_files.other_case(path)
     for path in empty:
         if path.parts[0] == "agents":
-            yield _without_object(path)
+            yield misnamed_files.without_object(path)
+    yield from misnamed_files.settings(empty, ours=repo_layout.ours)
     sources = kustomize_sources(repo_layout)
     unread = [
         path
@@ -156,30 +176,7 @@ def findings(
     ]
     yield from _taken_by_unread(repo_layout, unread)
     yield from _unread_manifests(repo_layout, by_path, unread)
-
-
-def _misnamed(path: PurePosixPath) -> Finding:
-    name = path.with_suffix(".yaml").name
-    folder = PurePosixPath(*path.parts[: 1 if path.parts[0] != "agents" else 3])
-    message = (
-        f"{path} is not read: of this folder only files NAME.yaml are, such as {folder / name}"
-    )
-    return refusal("DS804", message, Place(str(path), 1, 1))
-
-
-def _without_object(path: PurePosixPath) -> Finding:
-    place = Place(str(path), 1, 1)
-    near = (
-        difflib.get_close_matches(path.stem, [PurePosixPath(n).stem for n in OUR_FILES], 1, 0.85)
-        if len(path.parts) == 3
-        else []
-    )
-    if near:
-        name = next(name for name in OUR_FILES if PurePosixPath(name).stem == near[0])
-        return refusal(
-            "DS804", f"{path} is not read, it has no object; did you mean {name}?", place
-        )
-    return Finding("DS804", Severity.INFO, f"{path} is not read: it has no object", place)
+    yield from _without_file(repo_layout, by_path)
 
 
 def _taken_by_unread(repo_layout: Layout, unread: Iterable[PurePosixPath]) -> Iterator[Finding]:
@@ -229,6 +226,19 @@ def _unread_manifests(
     elif not some:
         message = "nothing to render: no agents/ folder, and no `manifests:` in gitops-ds.yaml"
         yield Finding("DS804", Severity.WARNING, message, place)
+
+
+def _without_file(repo_layout: Layout, paths: Iterable[PurePosixPath]) -> Iterator[Finding]:
+    """A warning for each pattern of `manifests:` that no file matches."""
+    listed = repo_layout.settings.value.get("manifests")
+    for index, pattern in enumerate(listed if isinstance(listed, list) else []):
+        if not isinstance(pattern, str) or pattern.startswith(("!", "#")) or not pattern.strip():
+            continue
+        takes = ignore.patterns((pattern,), anchored=True).take
+        if not any(map(takes, paths)):
+            message = f"no file matches {pattern!r}, so nothing is read for it"
+            place = repo_layout.place(repo_layout.settings.at("manifests", index))
+            yield Finding("DS804", Severity.WARNING, message, place)
 
 
 def _has_objects(path: PurePosixPath, repo_layout: Layout) -> bool:

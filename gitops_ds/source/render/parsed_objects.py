@@ -194,8 +194,10 @@ def _opened(value: dict[str, Any], pointer: Pointer) -> Iterator[ParsedObject | 
 
 def _nearly(value: Any) -> bool:
     """Whether the document is probably an object: it has metadata and one of apiVersion and
-    kind.
+    kind, or is a sequence with an object.
     """
+    if isinstance(value, list):
+        return any(is_object(one) and isinstance(one.get("metadata"), Mapping) for one in value)
     return (
         isinstance(value, Mapping)
         and isinstance(value.get("metadata"), Mapping)
@@ -279,6 +281,11 @@ def _fragment(value: Any, place: Place) -> Finding:
 
 
 def _odd(value: Any, place: Place) -> Finding:
+    if isinstance(value, list):
+        advice = "write them as documents separated by ---, or as the items of a `kind: List`"
+        return refusal(
+            "DS005", f"this document is a list, and no object of it is read; {advice}", place
+        )
     missing = [
         key
         for key in ("apiVersion", "kind")

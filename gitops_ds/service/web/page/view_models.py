@@ -25,7 +25,7 @@ from gitops_ds.service.web.page.rendering import Pages
 from gitops_ds.service.web.page.rows import row
 from gitops_ds.service.web.page.view import PageEvent, View
 from gitops_ds.status import agents as fleet_agents
-from gitops_ds.status import halt_story
+from gitops_ds.status import change_causes, halt_story
 from gitops_ds.status.agents import Agent
 from gitops_ds.status.halt_story import HaltStory
 from gitops_ds.yaml import writer
@@ -150,9 +150,7 @@ async def _history(view: View, agent: Agent) -> list[HistoryEntry]:
     for one in revisions:
         commit = agent.commit_of(one)
         info = infos.get(commit)
-        cause = str(
-            ((one.raw.get("metadata") or {}).get("annotations") or {}).get(names.CHANGE_CAUSE) or ""
-        )
+        cause = "" if info else change_causes.of_revision(agent, one, commit)
         entries.append(
             HistoryEntry(
                 one.number,
