@@ -104,7 +104,8 @@ class Live(msgspec.Struct, frozen=True):
     pods, in thousandths of a resource's unit, if known. `contents` are those of the listed
     Namespaces and CustomResourceDefinitions. `targets` are the target revisions of each DaemonSet,
     including those that it owns before their rollout is complete. `revision_names` are namespace
-    and name of all ControllerRevisions in the namespaces of the DaemonSets.
+    and name of all ControllerRevisions in the namespaces of the DaemonSets. `used_by_pods` are
+    the objects that the pods of a DaemonSet use, if they were listed.
     """
 
     objects: Mapping[Key, Body] = msgspec.field(default_factory=dict)
@@ -117,6 +118,7 @@ class Live(msgspec.Struct, frozen=True):
     unlisted: str = ""
     targets: Mapping[Key, tuple[Revision, ...]] = msgspec.field(default_factory=dict)
     revision_names: frozenset[tuple[str, str]] = frozenset()
+    used_by_pods: Mapping[Key, frozenset[Key]] = msgspec.field(default_factory=dict)
 
 
 class Census(msgspec.Struct, frozen=True):

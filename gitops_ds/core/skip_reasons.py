@@ -116,12 +116,19 @@ class SkipReason(StrEnum):
     PRUNE_OFF = "prune-off", SkipEffect(keeps_commit_good=True)  # intended by the setting
     PRUNE_DISABLED = "prune-disabled", SkipEffect(keeps_commit_good=True)
     UNREAD = "unread", SkipEffect("PruneRefused", keeps_commit_good=True, prunes=True)
+    # ended by the end of a staged rollout, a change of the DaemonSet
+    USED_BY_ROLLOUT = "used-by-rollout", SkipEffect(keeps_commit_good=True, notifies=False)
+    USED_BY_PODS = (
+        "used-by-pods",
+        SkipEffect(keeps_commit_good=True, notifies=False, retryable=True),
+    )
     NOT_IN_INVENTORY = "not-in-inventory", SkipEffect("PruneRefused", keeps_commit_good=True)
 
 
 PRUNING = frozenset(reason for reason in SkipReason if reason.effect.prunes)
-# An object left Git and is kept, by a guard or by a setting.
-LEFT_GIT = PRUNING | {
+STILL_USED = frozenset((SkipReason.USED_BY_ROLLOUT, SkipReason.USED_BY_PODS))
+# An object left Git and is kept, by a guard, by a setting, or until nothing uses it.
+LEFT_GIT = (PRUNING | STILL_USED) | {
     SkipReason.PRUNE_OFF,
     SkipReason.PRUNE_DISABLED,
     SkipReason.NOT_IN_INVENTORY,

@@ -92,7 +92,8 @@ def judge(facts: Facts) -> tuple[Condition, str]:
             Condition.DELETIONS_HELD,
             f"commit {tip} is applied without its deletions: {ended.deletions_held[0].message}",
         )
-    return Condition.SYNCED, f"commit {tip} is applied"
+    kept = listed((one.message for one in ended.deletions_waiting), 1) if ended else ""
+    return Condition.SYNCED, f"commit {tip} is applied{f'; {kept}' if kept else ''}"
 
 
 def of_error(error: errors.GitopsError) -> Condition:

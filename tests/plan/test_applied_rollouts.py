@@ -177,6 +177,7 @@ def test_the_first_stage_that_is_not_passed_needs_its_approval() -> None:
         approvers=("team-a",),
         files=applied_rollouts.deciding_files(manifest("2"), bundle(**GATED)),
         annotation="[]",
+        stages=("canary", "gpu", "rest"),
     )
 
 
@@ -262,6 +263,7 @@ STAGE = WaitingStage(
     since="",
     stage="gpu",
     approvers=("team-gpu",),
+    stages=("canary", "gpu", "rest"),
 )
 OWN, LATER = COMMIT, CommitId("f" * 40)
 
@@ -292,6 +294,28 @@ def test_a_trailer_approves_the_stage_of_exactly_one_rollout_and_another_states_
         assert flaw in found
     else:
         assert found == flaw
+
+
+@pytest.mark.parametrize(
+    ("value", "flaw"),
+    [
+        (
+            f"infra/agent/gpus {COMMIT[:12]}",
+            'its trailer names stage "gpus"; the stages are canary, gpu, rest',
+        ),
+        ("infra/agent/", 'its trailer names stage "";'),
+        ("infra/agent", "its trailer names no stage; the stages are canary, gpu, rest"),
+        (f"agent/gpus {COMMIT[:12]}", "its trailer names no namespace"),
+        (f"infra/agent/rest {COMMIT[:12]}", None),
+        (f"infra/other/gpus {COMMIT[:12]}", None),
+        ("infra/agents/gpus", None),
+    ],
+)
+def test_a_trailer_with_a_stage_that_does_not_exist_is_ignored_with_those_that_do(
+    value: str, flaw: str | None
+) -> None:
+    found = applied_rollouts.trailer_flaw(value, CommitId("c" * 40), STAGE)
+    assert found == flaw if flaw is None else (found or "").startswith(flaw)
 
 
 def test_commits_that_do_not_count_have_one_message_with_the_trailer_that_does() -> None:

@@ -131,6 +131,7 @@ def scene(tmp_path: Path) -> Scene:
         since="",
         stage="gpu",
         approvers=("team-gpu",),
+        stages=("canary", "gpu", "rest"),
     )
     return Scene(tmp_path, upstream, ada, eve, stage)
 
@@ -158,6 +159,10 @@ NOT_SIGNED = "it has no signature of an approver"
         ("a stranger", NOT_SIGNED),
         ("another commit", "its trailer names commit 000000000000"),
         ("another stage", ""),
+        (
+            "a stage that does not exist",
+            'its trailer names stage "gpus"; the stages are canary, gpu, rest',
+        ),
         ("not a trailer", ""),
         ("branch", ""),
     ],
@@ -174,6 +179,8 @@ def test_no_other_commit_approves(scene: Scene, case: str, flaw: str) -> None:
             text = message(f"infra/agent/gpu {'0' * 40}")
         case "another stage":
             text = message(f"infra/agent/rest {scene.stage.commit}")
+        case "a stage that does not exist":
+            text = message(f"infra/agent/gpus {scene.stage.commit}")
         case "not a trailer":
             text = f"Gitops-Ds-Approve: {value}\n\nWords after it.\n\nMore words."
         case "branch":

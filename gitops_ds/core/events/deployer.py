@@ -8,7 +8,7 @@ from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.definition import EventDefinition, Level, Notice, Sample, Tone, Topic
 from gitops_ds.core.objects import CommitId, Key, short, template_of
 from gitops_ds.core.plain_text import counted
-from gitops_ds.core.skip_reasons import PRUNING, Skipped
+from gitops_ds.core.skip_reasons import PRUNING, STILL_USED, Skipped
 from gitops_ds.core.sources.source_status import EFFECTS, Condition, SourceStatus, other_service
 
 _RECONCILIATIONS = "gitopsds_reconcile"
@@ -156,6 +156,11 @@ class Reconciled(Event, frozen=True):
     def deletions_held(self) -> tuple[Skipped, ...]:
         """The deletions that a guard holds."""
         return tuple(refusal for refusal in self.refusals if refusal.reason in PRUNING)
+
+    @property
+    def deletions_waiting(self) -> tuple[Skipped, ...]:
+        """The deletions that wait until no pod needs the object."""
+        return tuple(refusal for refusal in self.refusals if refusal.reason in STILL_USED)
 
     @property
     def level(self) -> Level:

@@ -62,7 +62,8 @@ class WaitingStage(msgspec.Struct, frozen=True):
     revision, `commit` is the first applied one with the template, `since` the last applied one
     without it (empty: unknown). `approvers` are the names of `approval.from`. `files` are the files
     and directories that decide the template. `annotation` is the present text of the annotation
-    with the approvals, empty if another writer gave it (`is_forged`).
+    with the approvals, empty if another writer gave it (`is_forged`). `stages` are the names of all
+    stages of the rollout.
     """
 
     daemonset: Key
@@ -77,6 +78,7 @@ class WaitingStage(msgspec.Struct, frozen=True):
     files: Set[str] = frozenset()
     annotation: str = ""
     is_forged: bool = False
+    stages: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:

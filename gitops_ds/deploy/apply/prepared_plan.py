@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 
 import msgspec
@@ -28,7 +28,14 @@ from gitops_ds.core.values import replace
 from gitops_ds.deploy import live_state, owner_identity, state_store
 from gitops_ds.deploy.apply.applier import AT_ONCE, PlanInputs, conflicts_of
 from gitops_ds.deploy.live_state import LocatedBundle
-from gitops_ds.deploy.plan import deletions, drift, object_changes, planner, refusals
+from gitops_ds.deploy.plan import (
+    deletions,
+    drift,
+    object_changes,
+    planner,
+    refusals,
+    rollout_uses,
+)
 from gitops_ds.deploy.target import PlanTarget
 from gitops_ds.kube.apimachinery import daemonsets, pods
 from gitops_ds.ownership import ignore_differences, object_owner, refused_writes
@@ -176,10 +183,44 @@ def _context(
 async def _with_deletions(
     target: PlanTarget, bundle: Bundle, live: Live, context: PlanContext
 ) -> Live:
-    """The live objects with the inputs of the guards of deletions: ConfigMaps in use, contents."""
+    """The live objects with the inputs of the guards of deletions: what pods use, contents."""
     leaving, _ = deletions.of(bundle, live, context)
     live = await live_state.with_config_maps_in_use(target.cluster, live, leaving)
+    if context.options.guards.prune:
+        staged = rollout_uses.to_list(leaving, bundle, live)
+        live = await _with_pod_uses(target.cluster, live, staged)
     return await target.contents(target.cluster, live, deletions.to_list(leaving, live, context))
+
+
+async def _with_pod_uses(cluster: ClusterReader, live: Live, keys: Collection[Key]) -> Live:
+    """Adds what the pods of these DaemonSets use: one list each, nothing if it is forbidden."""
+    if not keys:
+        return live
+    specs = await asyncio.gather(*(_pod_specs(cluster, live.objects[key]) for key in keys))
+    used = {
+        key: frozenset[Key]().union(
+            *(rollout_uses.of_pod(key.namespace, spec, live) for spec in some)
+        )
+        for key, some in zip(keys, specs, strict=True)
+    }
+    return replace(live, used_by_pods=used)
+
+
+async def _pod_specs(cluster: ClusterReader, body: Body) -> list[Body]:
+    daemonset = daemonsets.daemonset_of(body)
+    which = Selection(namespace=daemonset.key.namespace, labels=_selector(daemonset))
+    try:
+        listing = await cluster.list(POD, which)
+    except errors.Forbidden:
+        return []
+    return [
+        pod.get("spec") or {}
+        for pod in listing.items
+        if any(
+            one.get("uid") == daemonset.uid for one in pod["metadata"].get("ownerReferences") or ()
+        )
+        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    ]
 
 
 async def _plan(inputs: PlanInputs, bundle: Bundle) -> Plan:

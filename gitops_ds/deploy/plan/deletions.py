@@ -14,6 +14,7 @@ from gitops_ds.core.live import Live
 from gitops_ds.core.objects import CONTROLLER_REVISION, Body, Key, annotations_of, labels_of
 from gitops_ds.core.skip_reasons import Skipped, SkipReason
 from gitops_ds.core.sources.bundle import Bundle
+from gitops_ds.kube.apimachinery import pod_references
 from gitops_ds.ownership import field_managers, object_owner, permissions
 from gitops_ds.ownership.options import ApplyOptions, PlanContext, Policy
 from gitops_ds.rollouts.staging import rollout_impact, targets
@@ -116,24 +117,7 @@ def _content_named(body: Body) -> bool:
 
 def config_maps_in(pod_spec: Body) -> frozenset[str]:
     """The names of all ConfigMaps in a pod spec: volumes, projections, environment."""
-    return frozenset(name for name in _names(pod_spec) if name)
-
-
-def _names(pod_spec: Body) -> Iterator[str]:
-    for volume in pod_spec.get("volumes") or ():
-        yield _name(volume.get("configMap"))
-        for source in (volume.get("projected") or {}).get("sources") or ():
-            yield _name(source.get("configMap"))
-    for group in ("containers", "initContainers", "ephemeralContainers"):
-        for container in pod_spec.get(group) or ():
-            for source in container.get("envFrom") or ():
-                yield _name(source.get("configMapRef"))
-            for variable in container.get("env") or ():
-                yield _name((variable.get("valueFrom") or {}).get("configMapKeyRef"))
-
-
-def _name(reference: Any) -> str:
-    return str((reference or {}).get("name") or "")
+    return frozenset(one.name for one in pod_references.of("", pod_spec) if one.kind == "ConfigMap")
 
 
 class Leaving(msgspec.Struct, frozen=True):
@@ -277,7 +261,7 @@ def _leaving(key: Key, body: Body, live: Live, context: PlanContext) -> Leaving:
     inside = (
         listed.objects
         if listed
-        else {other: one for other, one in live.objects.items() if _is_in(other, key, body)}
+        else {other: one for other, one in live.objects.items() if is_in(other, key, body)}
     )
     # The deletion of the namespace deletes orphaned pods too.
     agents = [one for other, one in inside.items() if other.is_daemonset]
@@ -286,7 +270,8 @@ def _leaving(key: Key, body: Body, live: Live, context: PlanContext) -> Leaving:
     )
 
 
-def _is_in(key: Key, container: Key, body: Body) -> bool:
+def is_in(key: Key, container: Key, body: Body) -> bool:
+    """Whether the deletion of a Namespace or a definition deletes the object too."""
     if container.kind == "Namespace":
         return key.namespace == container.name
     spec = body.get("spec") or {}
@@ -316,7 +301,7 @@ def in_use(
     holding = {}
     for key in filter(is_container, leaving):
         if still := tuple(
-            sorted({other for other in named if _is_in(other, key, live.objects[key])})
+            sorted({other for other in named if is_in(other, key, live.objects[key])})
         ):
             holding[key] = still
     return holding

@@ -18,7 +18,7 @@ from gitops_ds.core.request_cost import Cost
 from gitops_ds.core.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.core.values import replace
-from gitops_ds.deploy.plan import apply_order, deletions, drift, guard_limits
+from gitops_ds.deploy.plan import apply_order, deletions, drift, guard_limits, rollout_uses
 from gitops_ds.deploy.plan.deletions import Leaving
 from gitops_ds.deploy.plan.guard_limits import Losses
 from gitops_ds.deploy.plan.object_changes import ObjectPlanner
@@ -164,7 +164,8 @@ def _deletes(
         for key in (refusal.key, *refusal.held)
         if key
     )
-    return _Deletes(tuple(changes), (*refused, *guarded), hash, agreed, held_back)
+    waiting = rollout_uses.refusals(doomed, bundle, live, context)
+    return _Deletes(tuple(changes), (*refused, *guarded, *waiting), hash, agreed, held_back)
 
 
 def _freed(key: Key, leaving: Leaving, live: Live) -> tuple[Cost, ...]:

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from gitops_ds.core import names
 from gitops_ds.core.live import Live
 from gitops_ds.core.objects import CommitId, Digest, Key, short
-from gitops_ds.core.plain_text import listed
+from gitops_ds.core.plain_text import line, listed
 from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.rollouts.halted_rollout import HaltedRollout
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
@@ -107,6 +107,7 @@ def _agent_folder(file: str) -> str | None:
 
 
 NAMED = 3  # commits in a message
+LONGEST = 63  # characters of a stage in a message
 SHORTEST = 12  # digits of a commit in a trailer
 _COMMIT = re.compile(rf"[0-9a-fA-F]{{{SHORTEST},64}}")
 _SSH = "SHA256:"  # the start of the fingerprint of an ssh key
@@ -149,6 +150,7 @@ def waiting(
             files=deciding_files(manifest, bundle),
             annotation=str(annotations.get(names.APPROVALS) or ""),
             is_forged=annotations.get(names.APPROVALS) == "",
+            stages=tuple(one.name for one in policy.stages),
         )
 
 
@@ -166,7 +168,7 @@ def approvers_of(stage: WaitingStage, approvers: Mapping[str, Approver]) -> tupl
 
 def trailer_flaw(value: str, commit: CommitId, stage: WaitingStage) -> str | None:
     """Why the value of a trailer of `commit` does not approve the stage of exactly this rollout;
-    empty if it does, None if it is for another stage.
+    empty if it does, None if it is for another stage or DaemonSet.
 
     `NAMESPACE/DAEMONSET/STAGE COMMIT` names the commit of the rollout by at least 12 digits;
     without COMMIT the value approves the rollout of the commit that has the trailer.
@@ -175,14 +177,33 @@ def trailer_flaw(value: str, commit: CommitId, stage: WaitingStage) -> str | Non
     if not stage.commit:
         return None
     if path != stage.path:
-        is_short = path == stage.path.partition("/")[2]
-        return "its trailer names no namespace" if is_short else None
+        return _path_flaw(path, stage)
     if not named:
         return "" if commit == stage.commit else "its trailer names no commit"
     if not _COMMIT.fullmatch(named):
         return f"its trailer names no commit ID of at least {SHORTEST} digits"
     is_same = stage.commit.startswith(named.lower())
     return "" if is_same else f"its trailer names commit {short(named.lower())}"
+
+
+def _path_flaw(path: str, stage: WaitingStage) -> str | None:
+    """Why the path of a trailer names no stage of the rollout; None if it names another stage, or
+    another DaemonSet.
+    """
+    daemonset, _, name = path.rpartition("/")
+    own = f"{stage.daemonset.namespace}/{stage.daemonset.name}"
+    if daemonset == stage.daemonset.name and daemonset != path:
+        return (
+            "its trailer names no namespace"
+            if name == stage.stage or name not in stage.stages
+            else None
+        )
+    known = f"the stages are {', '.join(stage.stages)}"
+    if path == own:
+        return f"its trailer names no stage; {known}"
+    if daemonset == own and name not in stage.stages:
+        return f'its trailer names stage "{line(name, LONGEST)}"; {known}'
+    return None
 
 
 def ignored_approvals(flaws: Mapping[CommitId, str], stage: WaitingStage) -> str:
