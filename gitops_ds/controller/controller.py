@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Set
 from gitops_ds.controller import conflict_probe, executor
 from gitops_ds.controller.actions import WriteHooks
 from gitops_ds.controller.observer import Observer, ObserverHooks
+from gitops_ds.controller.watched_ledger import WatchedLedger
 from gitops_ds.core.cluster import Cluster, EventType, Listing, WatchEvent
 from gitops_ds.core.daemonset import DaemonSet
 from gitops_ds.core.decision import Action, Decision, ExecutionOutcome, Observation, Powers
@@ -80,6 +81,7 @@ class Controller:
         self._approvers: dict[str, str] = {}  # by owner, as in the annotation
         self._owned: OwnedBodies | None = None
         self._ledger: RolloutLedger | None = None
+        self._shown: WatchedLedger | None = None
         self._turns: dict[asyncio.Task[None], float] = {}
 
     def claim(self, *owners: str, approvers: Iterable[str] = ()) -> None:
@@ -101,13 +103,15 @@ class Controller:
             self.observer.keep_whole(bodies)
 
     def attest(self, ledger: RolloutLedger) -> None:
-        """Counts only the records and annotations in a ledger, of the claimed DaemonSets. Before
-        `run`.
+        """Counts only the records and annotations in a ledger, of the claimed DaemonSets; before it
+        has begun those in the ledger of the replica that leads, of all. Before `run`.
         """
+        self._shown = self.observer.follow_ledger(ledger.namespace, self._announced_by_leader)
         self._ledger, ledger.announced = ledger, self.observer.announced
         ledger.existing = lambda: self.observer.cache.uids
         self.observer.cache.attested = self._attested
         self.observer.as_announced = self._as_announced
+        self.observer.is_ours = self._is_claimed
 
     def _counting(self, daemonset: DaemonSet) -> RolloutLedger | None:
         """The ledger that decides what counts of a DaemonSet; None if it is shown only."""
@@ -115,11 +119,24 @@ class Controller:
         is_begun = ledger is not None and ledger.is_begun
         return ledger if is_begun and self._is_claimed(daemonset) else None
 
+    @property
+    def _ledger_of_leader(self) -> WatchedLedger | None:
+        """What the replica that leads announced; None for the leader itself."""
+        return None if self._ledger is None or self._ledger.is_begun else self._shown
+
+    def _announced_by_leader(self, uids: Set[str]) -> None:
+        if self._ledger_of_leader is not None:
+            self.observer.announced(uids)
+
     def _as_announced(self, daemonset: DaemonSet, own_revisions: Iterable[Revision]) -> DaemonSet:
+        if (shown := self._ledger_of_leader) is not None:
+            return shown.as_announced(daemonset, own_revisions)
         ledger = self._counting(daemonset)
         return daemonset if ledger is None else ledger.as_announced(daemonset, own_revisions)
 
     def _attested(self, daemonset: DaemonSet, revision: Revision) -> Revision:
+        if (shown := self._ledger_of_leader) is not None:
+            return shown.attested(daemonset, revision)
         if (ledger := self._counting(daemonset)) is None:
             return revision
         known = self._owners(daemonset) & self._approvers.keys()
@@ -138,6 +155,8 @@ class Controller:
             await ledger.announce(write)
 
     def _is_claimed(self, daemonset: DaemonSet) -> bool:
+        if (shown := self._ledger_of_leader) is not None and not shown.is_applied(daemonset):
+            return False
         if self._claimed is None:
             return True
         if foreign_bodies.is_reduced(daemonset.raw):

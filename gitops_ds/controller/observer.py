@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 import msgspec
 
 from gitops_ds.controller.pod_warnings import PodWarnings
+from gitops_ds.controller.watched_ledger import WatchedLedger
 from gitops_ds.core import names
 from gitops_ds.core.cluster import ClusterReader, Listing, Selection, WatchEvent
 from gitops_ds.core.daemonset import DaemonSet, PodCause
@@ -100,6 +101,7 @@ class Observer:
         self._bodies: OwnedBodies | None = None
         self._watches: dict[Resource, asyncio.Timeout] = {}
         self._relisted = -math.inf
+        self._ledger: WatchedLedger | None = None
         self.cache, self.epochs = Cache(), Epochs(WATCHED)
         self.gates = GatePoller(PodGates(cluster, clock), lambda key: hooks.due({key}))
         self.pod_warnings = PodWarnings(cluster, clock, self._warned)
@@ -125,6 +127,17 @@ class Observer:
         """Keeps only the bodies of owned DaemonSets and of their revisions whole. Before `run`."""
         self._bodies = bodies
         bodies.listen(self._list_again)
+
+    def follow_ledger(
+        self, namespace: str, changed: Callable[[Set[str]], None] | None = None
+    ) -> WatchedLedger:
+        """Counts of each DaemonSet what the ledger in a namespace announces. `changed` gets the
+        UIDs of other contents, by default `announced`. Before `run`.
+        """
+        ledger = WatchedLedger(self._cluster, namespace, changed or self.announced)
+        self._ledger, self.cache.attested = ledger, ledger.attested
+        self.as_announced, self.is_ours = ledger.as_announced, ledger.is_applied
+        return ledger
 
     def _list_again(self, added: Set[Key]) -> None:
         """Lists DaemonSets and revisions again if an added one was reduced."""
@@ -231,7 +244,7 @@ class Observer:
         self.pod_warnings.forget(key)
 
     def announced(self, uids: Set[str]) -> None:
-        """Handles that other annotations of the DaemonSets with these UIDs count."""
+        """Handles that other annotations of the DaemonSets or revisions with these UIDs count."""
         keys = self.cache.with_uids(uids)
         self._hooks.due(keys)
         self._publish(keys)
@@ -254,10 +267,21 @@ class Observer:
     async def run(self) -> None:
         """Watches until it is cancelled. Raises the errors of the hook `received`."""
         async with asyncio.TaskGroup() as group:
+            if self._ledger is not None:
+                group.create_task(self._ledger.run(self._chance))
+                group.create_task(self._wait_for_ledger(self._ledger))
             for resource in WATCHED:
                 group.create_task(self._watch(resource))
             for part in (self.gates, self.pod_warnings):
                 group.create_task(part.run())
+
+    async def _wait_for_ledger(self, ledger: WatchedLedger) -> None:
+        await ledger.is_read.wait()
+        self._publish_changes()
+
+    def _set_synced(self) -> None:
+        if self.cache.synced and (self._ledger is None or self._ledger.is_read.is_set()):
+            self.synced.set()
 
     async def _watch(self, resource: Resource) -> None:
         def handle(event: InformerEvent) -> None:
@@ -294,8 +318,6 @@ class Observer:
                 if self._rooms is not None:
                     self._hooks.due(self._rooms.replace(resource, items, version))
                 self._hooks.due(self.cache.replace(resource, items, version))
-                if self.cache.synced:
-                    self.synced.set()
             case WatchEvent(type=type, object=body, version=version):
                 self.epochs.follows(resource, version)
                 if self._rooms is not None:
@@ -319,6 +341,7 @@ class Observer:
 
     def _publish_changes(self) -> None:
         self._hooks.handled()
+        self._set_synced()
         if self.cache.synced and (moved := self.cache.take_moved()):
             self._publish(moved)
 

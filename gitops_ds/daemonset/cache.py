@@ -227,8 +227,16 @@ class Cache:
         return {one.uid for one in self._daemonsets.values()} | set(self._revision_uids.values())
 
     def with_uids(self, uids: Set[str]) -> set[Key]:
-        """The DaemonSets with these UIDs."""
-        return {key for key, daemonset in self._daemonsets.items() if daemonset.uid in uids}
+        """The DaemonSets with these UIDs, or with revisions that have them."""
+        return {
+            key
+            for key, one in self._daemonsets.items()
+            if one.uid in uids
+            or any(
+                revision.uid in uids
+                for revision in self._revisions.candidates(one.uid, key.namespace)
+            )
+        }
 
     @property
     def nodes(self) -> Mapping[str, Node]:

@@ -93,8 +93,10 @@ async def _follow_stages(
     """Reports the stages of the pending rollouts. Without permission to list nodes and pods, only
     the status is followed.
     """
+    # the person who applied them has announced nothing
+    watch = watched_agents.WatchOptions("", listener.clock, listener.report)
     try:
-        async with watched_agents.watching(cluster, listener.clock, listener.report) as watched:
+        async with watched_agents.watching(cluster, watch) as watched:
             await watched.unless_failed(_report_stages(watched, pending))
     except errors.ClusterError:
         return

@@ -17,15 +17,18 @@ import msgspec
 
 from gitops_ds.cli.commands import rollout_waiter, watched_agents
 from gitops_ds.cli.commands.rollout_waiter import RolloutListener
+from gitops_ds.cli.commands.watched_agents import WatchOptions
 from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import ClusterReader
 from gitops_ds.core.daemonset import Counts
 from gitops_ds.core.health import HealthState
 from gitops_ds.core.objects import DAEMONSET, CommitId, Key, short, version_number
 from gitops_ds.core.rollouts.rollout_progress import RolloutProgress
+from gitops_ds.core.rollouts.staged_rollout import HoldKind
 from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import source_status_store, state_store
+from gitops_ds.rollouts.state import target_revisions
 from gitops_ds.status import agents
 from gitops_ds.status.agents import Agent
 from gitops_ds.status.tracker import StatusTracker
@@ -70,10 +73,11 @@ async def wait_for_rollout(
 
     await cluster.version()  # an unreachable API server is an error at once
     wait = _Wait(cluster, state_namespace, options, report, _Includes(options.includes))
+    watch = WatchOptions(state_namespace, options.clock, report)
     try:
         async with asyncio.timeout(options.seconds):
             try:
-                async with watched_agents.watching(cluster, options.clock, report) as watched:
+                async with watched_agents.watching(cluster, watch) as watched:
                     return await watched.unless_failed(wait.on_watches(watched))
             except errors.Forbidden:
                 return await wait.by_status()
@@ -94,8 +98,9 @@ async def follow(
     Raises NotFound without such a DaemonSet, and ClusterError for a permanent error.
     """
     await cluster.version()
+    watch = WatchOptions(state_namespace, options.clock, show)
     try:
-        async with watched_agents.watching(cluster, options.clock, show) as watched:
+        async with watched_agents.watching(cluster, watch) as watched:
             await watched.unless_failed(_follow(cluster, state_namespace, options, (watched, show)))
     except errors.Forbidden:
         async for fleet in watched_agents.polled_agents(
@@ -128,6 +133,20 @@ async def _follow(
             async with asyncio.timeout(source_status_store.HEARTBEAT / 10):
                 while agent.key not in await anext(changes):
                     pass
+
+
+def _edited(agent: Agent, failed: errors.FailedRollout | None) -> str:
+    """Which edit ended or halted its rollout by its objects, which others may write too; empty if
+    the service wrote that.
+    """
+    seen = agent.seen
+    if failed is not None:
+        target = target_revisions.target_of(seen.daemonset, seen.revisions)
+        halt = target_revisions.record_of(seen.revisions, target).halt if target else None
+        return "" if halt is not None else "the service did not write the halt of its rollout"
+    if agent.hold is not None and agent.hold.kind is HoldKind.EDITED:
+        return agent.hold.reason
+    return next((f"{name} was edited" for name in seen.daemonset.unannounced), "")
 
 
 class _Includes:
@@ -217,13 +236,22 @@ class _Wait(msgspec.Struct):
         options = self.options
         key = await self._key_at_commit()
         listener = RolloutListener(self.report, options.progress, options.clock)
-        await rollout_waiter.wait_for_rollouts(self.cluster, [key], None, listener)
         while True:
+            failed: errors.FailedRollout | None = None
+            try:
+                await rollout_waiter.wait_for_rollouts(self.cluster, [key], None, listener)
+            except errors.FailedRollout as error:
+                failed = error
             now = options.clock()
             agent = self._agent(await agents.list_agents(self.cluster, self.state_namespace, now))
-            if not (refused := await self._refusal(agent)):
+            if edit := _edited(agent, failed):
+                self.report(f"{agent.key}: {edit}")
+            elif failed is not None:
+                raise failed
+            elif not (refused := await self._refusal(agent)):
                 return agent
-            self.report(f"{agent.key} has an earlier commit: {refused}")
+            else:
+                self.report(f"{agent.key} has an earlier commit: {refused}")
             await asyncio.sleep(POLL_SECONDS)
 
     async def _key_at_commit(self) -> Key:

@@ -60,11 +60,22 @@ class WatchedAgents(msgspec.Struct, frozen=True):
             await asyncio.gather(task, return_exceptions=True)
 
 
+class WatchOptions(msgspec.Struct, frozen=True):
+    """The namespace of the deployer's state, empty if it announced nothing about these agents, and
+    the clock, in seconds since 1970.
+
+    `say` receives errors that are retried.
+    """
+
+    state_namespace: str
+    clock: Callable[[], float]
+    say: Callable[[str], None]
+
+
 @asynccontextmanager
-async def watching(
-    cluster: ClusterReader, clock: Callable[[], float], say: Callable[[str], None]
-) -> AsyncIterator[WatchedAgents]:
-    """The agents, watched while the context is open. `say` receives errors that are retried."""
+async def watching(cluster: ClusterReader, options: WatchOptions) -> AsyncIterator[WatchedAgents]:
+    """The agents, watched while the context is open."""
+    say, clock = options.say, options.clock
     failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def receive(event: Event) -> None:
@@ -79,6 +90,8 @@ async def watching(
             failure.set_exception(error)
 
     observer = Observer(cluster, receive, clock=clock, chance=random.random)
+    if options.state_namespace:
+        observer.follow_ledger(options.state_namespace)
     tracker = StatusTracker(observer, dict, clock)
     tasks = [asyncio.create_task(observer.run()), asyncio.create_task(tracker.run())]
     for task in tasks:
@@ -132,17 +145,6 @@ async def polled_agents(
         await asyncio.sleep(POLL_SECONDS)
 
 
-class WatchOptions(msgspec.Struct, frozen=True):
-    """The namespace of the deployer's state, and the clock, in seconds since 1970.
-
-    `say` receives errors that are retried.
-    """
-
-    state_namespace: str
-    clock: Callable[[], float]
-    say: Callable[[str], None]
-
-
 async def follow(
     cluster: ClusterReader, options: WatchOptions, show: Callable[[tuple[Agent, ...]], None]
 ) -> None:
@@ -151,7 +153,7 @@ async def follow(
     """
     await cluster.version()
     try:
-        async with watching(cluster, options.clock, options.say) as watched:
+        async with watching(cluster, options) as watched:
             await watched.unless_failed(_follow(cluster, options, watched, show))
     except errors.Forbidden:
         async for agents in polled_agents(

@@ -3,9 +3,9 @@ origin.
 
 Who may write the DaemonSet may write or remove all of them, under any name of a field manager. They
 count only as they were announced, by the UID of the DaemonSet. Of the annotations of the rollout
-the digest is known; owner, repository, path and target are known as they are, and replace another
-value in the cluster before anything is decided. A policy that was not announced is never read: no
-node is updated until the deployer writes its own.
+the digest is known; owner, repository, path, commit and target are known as they are, and replace
+another value in the cluster before anything is decided. A policy that was not announced is never
+read: no node is updated until the deployer writes its own.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ _WORDS = {
     names.OWNER_LABEL: "owner=",
     names.REPOSITORY: "repository=",
     names.PATH: "path=",
+    names.COMMIT: "commit=",
     names.TARGET: "target=",
 }
+_SHOWN = (names.REPOSITORY, names.PATH, names.COMMIT)
 _HALTS_OTHERS = "scope=cluster"
+_SUFFIX = ".rollout"
 
 
 class DaemonSetWrite(msgspec.Struct, frozen=True):
@@ -55,7 +58,7 @@ class DaemonSetWrite(msgspec.Struct, frozen=True):
 
 def key_of(uid: str) -> str:
     """The key of the announcement of a DaemonSet."""
-    return f"{uid}.rollout"
+    return f"{uid}{_SUFFIX}"
 
 
 def stated_on(body: Body, template: str) -> Mapping[str, str]:
@@ -81,6 +84,12 @@ def owners(uid: str, known: Digests) -> Set[str]:
     return _texts(known.get(key_of(uid), frozenset()), names.OWNER_LABEL)
 
 
+def all_owners(known: Digests) -> Set[str]:
+    """The owners of all announced DaemonSets."""
+    announced = (one for key, one in known.items() if key.endswith(_SUFFIX))
+    return frozenset().union(*(_texts(one, names.OWNER_LABEL) for one in announced))
+
+
 def as_announced(
     daemonset: DaemonSet, own_revisions: Iterable[Revision], known: Digests
 ) -> DaemonSet:
@@ -93,7 +102,7 @@ def as_announced(
     stated = stated_with(daemonset.raw, own_revisions)
     digests = _digests(stated)
     forged = tuple(name for name, digest in digests.items() if digest not in announced)
-    counting = {name: _counting(name, live, announced) for name in (names.REPOSITORY, names.PATH)}
+    counting = {name: _counting(name, live, announced) for name in _SHOWN}
     if names.TARGET in forged:
         counting[names.TARGET] = _counting(names.TARGET, live, announced)
     if names.ROLLOUT_POLICY in forged:

@@ -25,7 +25,7 @@ from gitops_ds.core.cluster import Cluster, ClusterReader, PatchType, Selection
 from gitops_ds.core.daemonset import DaemonSet
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.live import Revision
-from gitops_ds.core.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, Body
+from gitops_ds.core.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, Body, labels_of
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import daemonsets, revisions
 from gitops_ds.kube.client import namespaced_create
@@ -45,15 +45,17 @@ async def read(cluster: ClusterReader, namespace: str) -> Digests | None:
 
 class StoredLedger(msgspec.Struct, frozen=True):
     """The content of the ConfigMap, for commands: the digests and announcements, and by the UID of
-    a target revision why the API server refuses the record of its rollout.
+    a target revision why the API server refuses the record of its rollout. `owners` are those of
+    all announced DaemonSets.
     """
 
     digests: Digests = {}
     refusals: Mapping[str, str] = {}
+    owners: Set[str] = frozenset()
 
     def attested(self, daemonset: DaemonSet, revision: Revision) -> Revision:
         """A revision of a DaemonSet with what the service knows about it."""
-        if self.announces(daemonset):
+        if self._decides(daemonset):
             revision = attested_records.attested(revision, self.digests)
         message = self.refusals.get(revision.uid)
         return target_revisions.unrecorded(revision, message) if message else revision
@@ -61,6 +63,23 @@ class StoredLedger(msgspec.Struct, frozen=True):
     def announces(self, daemonset: DaemonSet) -> bool:
         """Whether the service applied the DaemonSet."""
         return bool(announced_daemonsets.owners(daemonset.uid, self.digests))
+
+    def counting(self, daemonset: DaemonSet, own_revisions: Iterable[Revision]) -> DaemonSet:
+        """A DaemonSet with what its deployer announced, nothing if it did not. One of an owner that
+        announced none is as it is: no service applies it.
+        """
+        if not self._decides(daemonset):
+            return daemonset
+        return announced_daemonsets.as_announced(daemonset, own_revisions, self.digests)
+
+    def _decides(self, daemonset: DaemonSet) -> bool:
+        """Whether a service applied the DaemonSet, or it has the label of an owner whose service
+        announces each one that it applies.
+        """
+        return (
+            self.announces(daemonset)
+            or labels_of(daemonset.raw).get(names.OWNER_LABEL) in self.owners
+        )
 
     def as_announced(self, seen: Observation) -> Observation:
         """The observation of a DaemonSet with what its deployer announced, nothing if it did not;
@@ -72,15 +91,27 @@ class StoredLedger(msgspec.Struct, frozen=True):
 
 async def stored(cluster: ClusterReader, namespace: str) -> StoredLedger | None:
     """The stored ledger, None without the ConfigMap. Raises ClusterError."""
-    data = await _data(cluster, namespace)
-    return None if data is None else StoredLedger(_digests_in(data), _refusals_in(data))
+    try:
+        return stored_in(await cluster.get(CONFIG_MAP, namespace, CONFIG_MAP_NAME))
+    except errors.NotFound:
+        return None
+
+
+def stored_in(body: Body) -> StoredLedger:
+    """The ledger in its ConfigMap."""
+    data = _data_of(body)
+    digests = _digests_in(data)
+    return StoredLedger(digests, _refusals_in(data), announced_daemonsets.all_owners(digests))
 
 
 async def _data(cluster: ClusterReader, namespace: str) -> Mapping[str, str] | None:
     try:
-        body = await cluster.get(CONFIG_MAP, namespace, CONFIG_MAP_NAME)
+        return _data_of(await cluster.get(CONFIG_MAP, namespace, CONFIG_MAP_NAME))
     except errors.NotFound:
         return None
+
+
+def _data_of(body: Body) -> Mapping[str, str]:
     return {key: str(text) for key, text in (body.get("data") or {}).items()}
 
 
@@ -105,7 +136,7 @@ class RolloutLedger:
     def __init__(
         self, cluster: Cluster, namespace: str, whole: Callable[[Body], bool] | None = None
     ) -> None:
-        self._cluster, self._namespace, self._whole = cluster, namespace, whole
+        self._cluster, self.namespace, self._whole = cluster, namespace, whole
         self._known: dict[str, frozenset[str]] | None = None
         self._shown: set[str] = set()  # UIDs of objects that existed
         self.announced: Callable[[Set[str]], None] = lambda _: None
@@ -114,7 +145,7 @@ class RolloutLedger:
 
     async def begin(self) -> None:
         """Reads the digests before the first decision of a leader. Raises ClusterError."""
-        data = await _data(self._cluster, self._namespace)
+        data = await _data(self._cluster, self.namespace)
         stored = await self._adopt() if data is None else _digests_in(data)
         self._refusals = _refusals_in(data or {})
         self._shown = {attested_records.uid_of(key) for key in stored}
@@ -224,7 +255,7 @@ class RolloutLedger:
         patch = {"data": changed}
         try:
             await self._cluster.patch(
-                CONFIG_MAP, self._namespace, CONFIG_MAP_NAME, patch, type=PatchType.MERGE
+                CONFIG_MAP, self.namespace, CONFIG_MAP_NAME, patch, type=PatchType.MERGE
             )
         except errors.NotFound:  # deleted by an administrator
             kept = {**_texts(self._known or {}), **changed}
@@ -235,7 +266,7 @@ class RolloutLedger:
             "apiVersion": CONFIG_MAP.api_version,
             "kind": CONFIG_MAP.kind,
             "metadata": {
-                "namespace": self._namespace,
+                "namespace": self.namespace,
                 "name": CONFIG_MAP_NAME,
                 "labels": {"app.kubernetes.io/managed-by": "gitops-ds"},
             },
