@@ -199,13 +199,13 @@ class Service(Processes):
 
     def _place(self) -> OwnPlace | None:
         loop = self.loop
-        if loop is None or loop.cluster is None or loop.deployer_state is None:
+        if loop is None or loop.bundle is None or loop.deployer_state is None:
             return None
         assert loop.status is not None
         agents = [one for one in self.tracker.agents() if one.owner == loop.owner]
         expected = {key for key in loop.manifests if key.is_daemonset}
         inputs = ReportInput(self.name, loop.status, loop.deployer_state, expected, agents)
-        return OwnPlace(loop.cluster.order, inputs)
+        return OwnPlace(loop.bundle.cluster.order, inputs)
 
     @property
     def status(self) -> SourceStatus:

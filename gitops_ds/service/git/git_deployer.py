@@ -55,6 +55,7 @@ class GitDeployer(runnable.DeployerPart):
 
     def __init__(self, context: ServiceContext, settings: RepositorySettings) -> None:
         """Raises UsageError for an invalid address or `match`."""
+        super().__init__(context.leadership)
         self._context, self._settings = context, settings
         self._trigger = git_schedule.trigger_of(settings)
         self._polling = PollInterval(settings.interval, time.monotonic)
@@ -84,7 +85,7 @@ class GitDeployer(runnable.DeployerPart):
     @property
     def status(self) -> SourceStatus | None:
         """The status of the loop; before it starts, that of the last failed attempt."""
-        if self.loop is not None or not self._leading:
+        if self.loop is not None or not self._leadership.leads:
             return super().status
         return self._startup.status
 
@@ -126,8 +127,8 @@ class GitDeployer(runnable.DeployerPart):
         if self.loop is None:
             self._startup.wake()
             return
-        self.loop.expect(push.commit)
-        if not self._leading:
+        self.loop.request(push.commit)
+        if not self._leadership.leads:
             place = (self._context.service.cluster.namespace, self.id)
             forward = asyncio.create_task(
                 requests.forward_push(self._context.unfenced, place, push, time.time())
@@ -158,11 +159,11 @@ class GitDeployer(runnable.DeployerPart):
             cluster = context.service.cluster.name
             source = GitSource(repository, self._settings, cluster, context.preparing)
             await self._claim_known(source.name)
-            owner = await self._startup.run(source, lambda: self._leading)
+            owner = await self._startup.run(source, lambda: self._leadership.leads)
             if owner is None:
                 return
             async with self._loop_of(source, owner) as loop:
-                self.loop = loop
+                self.begin(loop)
                 schedule = git_schedule.Schedule(self._trigger, self._tick)
                 try:
                     await loop.run()
@@ -212,7 +213,7 @@ class GitDeployer(runnable.DeployerPart):
             loop = deployer_loop.Loop(
                 source.revisions(), target, options, self._waking(emit), timing
             )
-            loop.join(context.claims, Rank.GIT)
+            loop.reconciler.join(context.claims, Rank.GIT)
             tasks = self._start_writers(source, loop, emit)
             try:
                 yield loop
@@ -248,7 +249,7 @@ class GitDeployer(runnable.DeployerPart):
                 prepared=source.prepared,
                 causes=source.causes,
                 applied=lambda: loop.applied,
-                pushed=loop.expect,
+                pushed=loop.request,
                 emit=emit,
                 clock=self._context.clock,
                 chance=random.random,
@@ -299,7 +300,11 @@ class GitDeployer(runnable.DeployerPart):
     ) -> ClusterWatch:
         return ClusterWatch(
             WatchContext(
-                source.repository, self._settings, lambda: loop.orders, emit, self._context.clock
+                source.repository,
+                self._settings,
+                lambda: loop.bundle.orders if loop.bundle else {},
+                emit,
+                self._context.clock,
             )
         )
 
@@ -310,13 +315,14 @@ class GitDeployer(runnable.DeployerPart):
 
     def _own_place(self, loop: deployer_loop.Loop) -> OwnPlace | None:
         """The place of this cluster in the order; None while that or its status is unknown."""
-        facts, status, state = loop.cluster, loop.status, loop.deployer_state
-        if facts is None or status is None or state is None or self.tracker is None:
+        bundle, status, state = loop.bundle, loop.status, loop.deployer_state
+        if bundle is None or status is None or state is None or self.tracker is None:
             return None
         agents = [one for one in self.tracker.agents() if one.seen.daemonset.uid]
         own = [one for one in agents if one.owner == loop.owner]
-        daemonsets = {key for key in loop.manifests if key.is_daemonset}
+        daemonsets = {key for key in bundle.manifests if key.is_daemonset}
         url = self._context.service.listen.page.url
+        facts = bundle.cluster
         inputs = ReportInput(facts.name, status, state, daemonsets, own, url, self._settings.path)
         return OwnPlace(facts.order, inputs)
 

@@ -147,7 +147,7 @@ async def _reverts(stage: DemoStage) -> None:
             prepared=partial(prepared, stage.repository),
             causes=_causes(stage.repository),
             applied=lambda: stage.loop.applied,
-            pushed=stage.loop.expect,
+            pushed=stage.loop.request,
             emit=stage.events.append,
             clock=stage.cluster.server.now,
             chance=random.Random(3).random,
@@ -219,9 +219,8 @@ async def served_page(stage: DemoStage) -> AsyncIterator[str]:
         return {loop.status.id: loop.status} if loop.status is not None else {}
 
     def followed() -> list[page_view.RepositoryView]:
-        repository = page_view.RepositoryView(
-            loop.manifests, stage.repository, loop.pools, loop.status
-        )
+        pools = tuple(loop.bundle.cluster.pools) if loop.bundle is not None else ()
+        repository = page_view.RepositoryView(loop.manifests, stage.repository, pools, loop.status)
         return [repository]
 
     clock = stage.cluster.server.now
