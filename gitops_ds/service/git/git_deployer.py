@@ -31,15 +31,14 @@ from gitops_ds.service.git import git_auth, git_schedule, git_source
 from gitops_ds.service.git.git_schedule import PollInterval
 from gitops_ds.service.git.git_source import GitSource
 from gitops_ds.service.git.git_startup import Startup
-from gitops_ds.service.rollouts.approvals import ApprovalContext, ApprovalWriter, ForgeReviews
+from gitops_ds.service.rollouts.approvals import ApprovalWriter, ForgeReviews, Reviews
 from gitops_ds.service.rollouts.published_reports import (
     ClusterWatch,
     OwnPlace,
-    PublisherContext,
     ReportPublisher,
-    WatchContext,
 )
-from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
+from gitops_ds.service.rollouts.repository_context import RepositoryContext
+from gitops_ds.service.rollouts.revert_writer import RevertWriter
 from gitops_ds.service.settings.repository import RepositorySettings
 from gitops_ds.source.git import address
 from gitops_ds.source.git.repository import Repository
@@ -225,9 +224,19 @@ class GitDeployer(runnable.DeployerPart):
     ) -> list[asyncio.Task[None]]:
         """The tasks beside a loop: reverts, the report of the cluster, the clusters of the page."""
         supervisor, listen = Supervisor(emit, time.time), self._context.service.listen
-        reverts = self._reverts = self._revert_writer(source, loop, emit)
-        reports = self._reports = self._report_publisher(source, loop, emit)
-        approvals = self._approvals = self._approval_writer(source, loop, emit)
+        shared = RepositoryContext(
+            source.repository,
+            self._settings,
+            emit,
+            self._context.clock,
+            random.random,
+            lambda: loop.applied,
+        )
+        reverts = self._reverts = RevertWriter(shared, source.prepared, source.causes, loop.request)
+        reports = self._reports = ReportPublisher(shared, lambda: self._own_place(loop))
+        approvals = self._approvals = ApprovalWriter(
+            shared, self._context.cluster, self._reviews(source.repository), self._context.ledger
+        )
         tasks = [
             supervisor.start("reverts", reverts.run),
             supervisor.start("approvals of stages", approvals.run),
@@ -235,78 +244,20 @@ class GitDeployer(runnable.DeployerPart):
             supervisor.start("agents of cluster reports", self._wake_reports),
         ]
         if listen.page.served_at(listen.address) is not None:
-            watch = self._watch = self._cluster_watch(source, loop, emit)
+            watch = self._watch = ClusterWatch(
+                shared, lambda: loop.bundle.orders if loop.bundle else {}
+            )
             tasks.append(supervisor.start("clusters of the page", watch.run))
         return tasks
 
-    def _revert_writer(
-        self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
-    ) -> RevertWriter:
-        return RevertWriter(
-            RevertContext(
-                repository=source.repository,
-                settings=self._settings,
-                prepared=source.prepared,
-                causes=source.causes,
-                applied=lambda: loop.applied,
-                pushed=loop.request,
-                emit=emit,
-                clock=self._context.clock,
-                chance=random.random,
-            )
-        )
-
-    def _approval_writer(
-        self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
-    ) -> ApprovalWriter:
-        repository, settings = source.repository, self._settings
-        reviews = settings.forge and ForgeReviews(
-            repository,
-            self._address,
-            settings.forge,
-            settings.path,
-            partial(git_source.branch_of, repository, settings),
-        )
-        return ApprovalWriter(
-            ApprovalContext(
-                repository=source.repository,
-                settings=self._settings,
-                cluster=self._context.cluster,
-                applied=lambda: loop.applied,
-                emit=emit,
-                clock=self._context.clock,
-                chance=random.random,
-                reviews=reviews.find if reviews else None,
-                ledger=self._context.ledger,
-            )
-        )
-
-    def _report_publisher(
-        self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
-    ) -> ReportPublisher:
-        return ReportPublisher(
-            PublisherContext(
-                repository=source.repository,
-                settings=self._settings,
-                place=lambda: self._own_place(loop),
-                emit=emit,
-                clock=self._context.clock,
-                chance=random.random,
-            )
-        )
-
-    def _cluster_watch(
-        self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
-    ) -> ClusterWatch:
-        return ClusterWatch(
-            WatchContext(
-                source.repository,
-                self._settings,
-                lambda: loop.bundle.orders if loop.bundle else {},
-                emit,
-                self._context.clock,
-            )
-        )
+    def _reviews(self, repository: Repository) -> Reviews | None:
+        """Reads the reviews of a stage; None without a forge."""
+        settings = self._settings
+        if settings.forge is None:
+            return None
+        branch = partial(git_source.branch_of, repository, settings)
+        reviews = ForgeReviews(repository, self._address, settings.forge, settings.path, branch)
+        return reviews.find
 
     @property
     def clusters(self) -> Sequence[ClusterRow]:
