@@ -13,9 +13,9 @@ from gitops_ds.cli.parameters import options
 from gitops_ds.core.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.cli.commands.plan import AppliedCommit
     from gitops_ds.core.change import Plan
     from gitops_ds.core.events.base import Emit, Event
+    from gitops_ds.deploy.apply.plan_execution import Reconciliation
     from gitops_ds.ownership.options import ApplyOptions
 
 
@@ -94,7 +94,7 @@ async def apply(args: ApplyArgs) -> int:
         _show(await plan_command.plan(request), args, None)
         return 0
     result = await plan_command.apply(request, _printer(args))
-    _show(result.plan, args, result.ended.writes)
+    _show(result.prepared.plan, args, result.ended.writes)
     if result.ended.failed:
         return 1
     if args.wait:
@@ -102,17 +102,18 @@ async def apply(args: ApplyArgs) -> int:
     return 0
 
 
-async def _wait(args: ApplyArgs, result: AppliedCommit) -> None:
+async def _wait(args: ApplyArgs, result: Reconciliation) -> None:
     """Waits for the rollouts of an apply, with their progress."""
     from gitops_ds.cli.commands import plan as plan_command
     from gitops_ds.cli.commands import rollout_waiter
     from gitops_ds.cli.output import rollout_display
     from gitops_ds.kube.client import connect
 
-    keys = plan_command.applied(result.plan)
-    estimates = partial(plan_command.estimates, result.plan, result.bundle, result.live)
+    made = result.prepared
+    keys = plan_command.applied(made.plan)
+    estimates = partial(plan_command.estimates, made.plan, made.bundle, made.inputs.live)
     connection = args.connection().naming(args.cluster)
-    async with connect.reading(connection, result.bundle.cluster) as cluster:
+    async with connect.reading(connection, made.bundle.cluster) as cluster:
         with rollout_display.shown(quiet=args.quiet, estimates=estimates) as display:
             listener = rollout_waiter.RolloutListener(display.report, display.progress)
             await rollout_waiter.wait_for_rollouts(cluster, keys, args.timeout, listener)

@@ -20,6 +20,7 @@ from gitops_ds.core.daemonset import DaemonSet
 from gitops_ds.core.decision import Action, Decision, ExecutionOutcome, Observation, Powers
 from gitops_ds.core.errors import ClusterError
 from gitops_ds.core.events.base import Decided, Emit, TaskRestarted
+from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.live import Revision
 from gitops_ds.core.objects import DAEMONSET, POD, Key, Resource
 from gitops_ds.core.rollouts.staged_rollout import StageInputs
@@ -76,7 +77,7 @@ class Controller:
         self._wakeup = asyncio.Event()
         self._stopping = False
         self._is_started = False
-        self._leading = True
+        self._leadership = Leadership()
         self._claimed: frozenset[str] | None = None
         self._approvers: dict[str, str] = {}  # by owner, as in the annotation
         self._owned: OwnedBodies | None = None
@@ -180,20 +181,21 @@ class Controller:
         """Why the state of DaemonSets is unknown; empty when everything was listed once."""
         return self.observer.unready
 
-    def start_leading(self) -> None:
-        """Starts reconciliations, for every DaemonSet; the initial state."""
-        self._leading = True
-        self._wake(self.observer.keys)
-        self._wakeup.set()
-        self.startup_taints.start_leading()
+    def follow(self, leadership: Leadership) -> None:
+        """Reconciles only while this replica leads. Before `run`."""
+        self._leadership = leadership
+        leadership.listen(self._lead)
+        self.startup_taints.follow(leadership)
 
-    def stop_leading(self) -> None:
-        """Stops reconciliations until `start_leading`, and cancels running ones; the watches
+    def _lead(self, leads: bool) -> None:
+        """Starts reconciliations, for every DaemonSet; or cancels running ones, while the watches
         continue.
         """
-        self._leading = False
+        if leads:
+            self._wake(self.observer.keys)
+            self._wakeup.set()
+            return
         self.observer.gates.clear()
-        self.startup_taints.stop_leading()
         if self._ledger is not None:
             self._ledger.end()
         for turn in self._turns:
@@ -272,7 +274,7 @@ class Controller:
             while not self._stopping:
                 await room.acquire()
                 self._wakeup.clear()
-                key = self._queue.take(loop.time()) if self._leading else None
+                key = self._queue.take(loop.time()) if self._leadership.leads else None
                 if key is not None:
                     turn = turns.create_task(self._turn(stage, key))
                     self._turns[turn] = loop.time()
@@ -280,7 +282,9 @@ class Controller:
                     turn.add_done_callback(lambda _: room.release())
                     continue
                 room.release()
-                await self._wait_for_wakeup(self._queue.next_due() if self._leading else None)
+                await self._wait_for_wakeup(
+                    self._queue.next_due() if self._leadership.leads else None
+                )
 
     async def _first_lists(self) -> None:
         while not self.observer.cache.synced and not self._stopping:

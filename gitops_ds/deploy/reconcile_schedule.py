@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import msgspec
@@ -25,17 +26,12 @@ class LoopTiming(msgspec.Struct, frozen=True):
     chance: Callable[[], float]
 
 
-class ReconcileSchedule:
-    """The state of one loop. `perform` carries out the effects that are neither timer nor
-    wake-up.
-    """
+class ReconcileSchedule(ABC):
+    """The state of one loop."""
 
-    def __init__(
-        self, state: LoopState, timing: LoopTiming, perform: Callable[[LoopEffect], None]
-    ) -> None:
+    def __init__(self, state: LoopState, timing: LoopTiming) -> None:
         """The first wake-up is due at once."""
         self.state, self.clock, self.chance = state, timing.clock, timing.chance
-        self._perform = perform
         self._wake = asyncio.Event()
         self._wake.set()
         self._timer: asyncio.TimerHandle | None = None
@@ -53,6 +49,10 @@ class ReconcileSchedule:
                     self._set_timer(at)
                 case _:
                     self._perform(effect)
+
+    @abstractmethod
+    def _perform(self, effect: LoopEffect) -> None:
+        """Carries out an effect that is neither timer nor wake-up."""
 
     async def next_phase(self) -> loop_state.LoopPhase:
         """The phase that follows the next wake-up."""

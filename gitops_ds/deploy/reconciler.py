@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from gitops_ds.core import errors, spans
 from gitops_ds.core.deployer_state import DeployerState, Steering
@@ -48,16 +47,6 @@ from gitops_ds.deploy.watch_cache import WatchCache
 from gitops_ds.kube.client.supervisor import Supervisor, ended
 from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.rollouts.staging import applied_rollouts
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The outcome of a reconciliation, for its request. `approval_used`: the approval of a plan was
-    consumed.
-    """
-
-    message: str = ""
-    approval_used: bool = False
 
 
 class Reconciler:
@@ -99,7 +88,8 @@ class Reconciler:
         self._claimant: Claimant | None = None
         self._ended: Reconciled | None = None
         self._suspended_changes: int | None = None
-        self._outcome = Outcome()
+        # for the request of the reconciliation: its outcome, and whether it used the approval
+        self._message, self._approval_used = "", False
 
     def start(self) -> None:
         """Starts to watch requests, and to save the status."""
@@ -185,7 +175,7 @@ class Reconciler:
         began, steering = asyncio.get_running_loop().time(), Steering()
         # Before the requests are read: one that arrives later causes another reconciliation.
         generation = self._schedule.state.generation
-        self._outcome = Outcome()
+        self._message, self._approval_used = "", False
         try:
             with spans.span("pass", owner=self.target.owner):
                 if self._requests.changed:
@@ -202,7 +192,7 @@ class Reconciler:
             self._schedule.feed(loop_inputs.ReconciliationFailed(error, self._schedule.chance()))
             self._status.update(self._facts(), steering, error)
             with contextlib.suppress(errors.ClusterError):
-                self._outcome.message = f"failure: {error}"
+                self._message = f"failure: {error}"
                 await self._answer(steering)
         else:
             self._schedule.feed(loop_inputs.Succeeded())
@@ -238,7 +228,7 @@ class Reconciler:
         if not (is_open and answer.received) and self._is_in_sync(tip):
             if answer.current:
                 self._emit(Unchanged(self._clock(), tip))
-            self._outcome.message = f"success: commit {short(tip)} is unchanged"
+            self._message = f"success: commit {short(tip)} is unchanged"
             return selected.blocked if selected else None
         self._schedule.feed(loop_inputs.Replanned())
         is_open = is_open and (answer.received or self._stored is None)
@@ -314,7 +304,7 @@ class Reconciler:
         self._reports.skip(draft.plan.refusals)
         if steering.suspended:
             self._store(await plan_execution.compare(self.target, draft, self._emit, self._clock))
-            self._outcome.message = self._reports.suspend(draft.plan)
+            self._message = self._reports.suspend(draft.plan)
             self._suspended_changes = len(draft.plan.writes)
             self._schedule.feed(loop_inputs.Settled(tip, generation))
             return
@@ -345,7 +335,7 @@ class Reconciler:
         self._schedule.feed(loop_inputs.Settled(selected.tip, generation))
         why = "not applied, and there is no earlier good one"
         why = "held" if selected.held else "waiting" if selected.waiting else why
-        self._outcome.message = f"failure: commit {short(selected.tip)} is {why}"
+        self._message = f"failure: commit {short(selected.tip)} is {why}"
 
     async def _apply(
         self,
@@ -362,9 +352,8 @@ class Reconciler:
         self._store(done.state)
         approved = guard_limits.covers(steering.approved, draft.plan.hash)
         is_request = approved and options.approved == steering.approved
-        self._outcome = Outcome(
-            reports.outcome(tip, result), approval_used=is_request and bool(result.writes)
-        )
+        self._message = reports.outcome(tip, result)
+        self._approval_used = is_request and bool(result.writes)
         return done
 
     async def _draft(
@@ -425,10 +414,10 @@ class Reconciler:
 
     async def _answer(self, steering: Steering) -> None:
         """Writes the outcome as the response to the request of the reconciliation."""
-        outcome = self._outcome
-        if not outcome.message or not (steering.requested or outcome.approval_used):
+        message, approval_used = self._message, self._approval_used
+        if not message or not (steering.requested or approval_used):
             return
-        await self._requests.answer(outcome.message, spent=outcome.approval_used)
+        await self._requests.answer(message, spent=approval_used)
         self._stored = None  # its version has changed
         if steering.requested:
-            self._emit(RequestHandled(self._clock(), steering.requested, outcome.message))
+            self._emit(RequestHandled(self._clock(), steering.requested, message))

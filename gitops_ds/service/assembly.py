@@ -15,6 +15,7 @@ from gitops_ds.core.cluster import Cluster, ClusterReader
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.base import Emit
+from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.core.values import replace
 from gitops_ds.kube.client.owned_bodies import OwnedBodies
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 class PartsContext(msgspec.Struct, frozen=True):
     """The cluster, behind the fence and without it, and the events of the parts.
 
-    `emit_recorded` emits an event and writes its Kubernetes event.
+    `emit_recorded` emits an event and writes its Kubernetes event. The parts write under
+    `leadership`.
     """
 
     service: Service
@@ -44,6 +46,7 @@ class PartsContext(msgspec.Struct, frozen=True):
     events: EventBus
     emit_recorded: Emit
     clock: Callable[[], float]
+    leadership: Leadership
     at_desk: bool = False
     owned: OwnedBodies | None = None
 
@@ -86,7 +89,10 @@ def assemble(context: PartsContext) -> ServiceParts:
         service.controller.powers is not Powers.FULL,
     )
     reported = reporter.ReporterInput(
-        lambda: _states(deployers), lambda: _sources(deployers), lambda: controller.observer.ages
+        lambda: _states(deployers),
+        lambda: _sources(deployers),
+        lambda: controller.observer.ages,
+        context.leadership,
     )
     status = reporter.StatusReporter(target, controller.observer, reported, emit)
     events.subscribers.append(status.handle)
@@ -132,7 +138,9 @@ def _notifications(context: PartsContext) -> NotificationDispatcher | None:
         return None
     from gitops_ds.service.notifications import dispatcher
 
-    notifications = dispatcher.NotificationDispatcher(service, context.cluster, events.publish)
+    notifications = dispatcher.NotificationDispatcher(
+        service, context.cluster, events.publish, context.leadership
+    )
     events.subscribers.append(notifications.handle)
     return notifications
 
@@ -186,6 +194,7 @@ def _deployers(
         context.at_desk,
         claim,
         parts.ledger,
+        context.leadership,
         claims=claims,
         preparing=prepare_process.Preparing(
             memory.here(), len(service.repositories) + with_templates
@@ -221,6 +230,7 @@ def _controller(context: PartsContext, emit: Emit) -> Controller:
     controller = Controller(
         cluster, service.controller.powers, emit, clock=clock, chance=random.random
     )
+    controller.follow(context.leadership)
     controller.observer.measure_with(
         HttpGateMeter(service.metrics, cluster, service.cluster.name, clock)
     )

@@ -9,6 +9,7 @@ import msgspec
 
 from gitops_ds.core.cluster import Cluster
 from gitops_ds.core.events.base import Emit
+from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.live import Revision
 from gitops_ds.deploy.object_claims import Claims
 from gitops_ds.rollouts.state.announced_daemonsets import DaemonSetWrite
@@ -24,7 +25,8 @@ class ServiceContext(msgspec.Struct, frozen=True):
     records of rollouts that count.
 
     `unfenced` is the cluster without the fence, for requests to the leader. `emit` gets the events
-    of the deployer. `clock` gives seconds since 1970 as the API server.
+    of the deployer. `clock` gives seconds since 1970 as the API server. The deployers write under
+    `leadership`.
     """
 
     service: Service
@@ -35,6 +37,7 @@ class ServiceContext(msgspec.Struct, frozen=True):
     at_desk: bool
     claim: Callable[..., None] = lambda *owners, approvers=(): None
     ledger: RolloutLedger | None = None
+    leadership: Leadership = msgspec.field(default_factory=Leadership)
     owners: dict[str, str] = msgspec.field(default_factory=dict)
     claims: Claims = msgspec.field(default_factory=Claims)
     fetching: asyncio.Semaphore = msgspec.field(

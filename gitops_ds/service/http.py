@@ -145,13 +145,14 @@ async def _page(service: Service, events: EventBus, parts: ServiceParts) -> Asyn
     def followed() -> Iterable[page_view.RepositoryView]:
         for one in parts.deployers:
             if one.loop is not None:
+                facts = one.loop.bundle.cluster if one.loop.bundle is not None else None
                 yield page_view.RepositoryView(
                     one.loop.manifests,
                     getattr(one, "repository", None),
-                    one.loop.pools,
+                    tuple(facts.pools) if facts is not None else (),
                     one.status,
                     one.clusters,
-                    one.loop.cluster.name if one.loop.cluster is not None else "",
+                    facts.name if facts is not None else "",
                 )
             elif one.status is not None:
                 yield page_view.RepositoryView(status=one.status)

@@ -18,6 +18,7 @@ from gitops_ds.core import errors
 from gitops_ds.core.cluster import Cluster
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.events.base import Emit
+from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.values import replace
 from gitops_ds.kube.client import connect
 from gitops_ds.kube.client.connect import Connection
@@ -48,7 +49,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
     retried.
     """
     _require_writes(service)
-    stopping, events = _stop_signal(), EventBus([emit])
+    stopping, events, leadership = _stop_signal(), EventBus([emit]), Leadership(leads=False)
     clock = ServerClock(time.time, steady)
     fence, requests = Fence(steady), RequestCounter(clock=clock)
     settings = service.cluster
@@ -67,7 +68,15 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         owned = await assembly.owned_bodies(service, cluster)
         parts = assembly.assemble(
             PartsContext(
-                service, cluster, unfenced, events, emit_recorded, clock.now, at_desk, owned
+                service,
+                cluster,
+                unfenced,
+                events,
+                emit_recorded,
+                clock.now,
+                leadership,
+                at_desk,
+                owned,
             )
         )
         election = _election(service, unfenced, fence, emit_recorded)
@@ -76,7 +85,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         if service.controller.powers is Powers.FULL and alone:
             stack.push_async_callback(conflict_probe.remove, cluster, service.cluster.namespace)
         callbacks = LeaderCallbacks(
-            parts.runnables, lambda: _before_leading(service, cluster, parts.ledger, alone=alone)
+            leadership, lambda: _before_leading(service, cluster, parts.ledger, alone=alone)
         )
         await _until(
             (stopping, Supervisor(events.publish, time.time, _is_final)),
@@ -139,8 +148,6 @@ async def _until(
     stopping, supervisor = supervision
     callbacks, election = leadership_of
     async with asyncio.TaskGroup() as group:
-        for part in parts:
-            part.stop_leading()
         tasks = [
             group.create_task(supervisor.keep(type(part).__name__, part.run)) for part in parts
         ]
@@ -190,10 +197,10 @@ def _election(service: Service, cluster: Cluster, fence: Fence, emit: Emit) -> E
 
 
 class LeaderCallbacks:
-    """Starts and stops the parts with the leadership; `first` is awaited before each start."""
+    """Changes the leadership; `first` is awaited before each start."""
 
-    def __init__(self, parts: Sequence[Runnable], first: Callable[[], Awaitable[None]]) -> None:
-        self._parts, self._first = parts, first
+    def __init__(self, leadership: Leadership, first: Callable[[], Awaitable[None]]) -> None:
+        self._leadership, self._first = leadership, first
         self._beginning: asyncio.Task[None] | None = None
 
     def on_change(self, leading: bool, group: asyncio.TaskGroup) -> None:
@@ -203,8 +210,7 @@ class LeaderCallbacks:
         if leading:
             self._beginning = group.create_task(self._begin())
         else:
-            for part in self._parts:
-                part.stop_leading()
+            self._leadership.change(False)
 
     async def _begin(self) -> None:
         while True:
@@ -213,5 +219,4 @@ class LeaderCallbacks:
                 break
             except errors.ClusterError:
                 await asyncio.sleep(AGAIN)
-        for part in self._parts:
-            part.start_leading()
+        self._leadership.change(True)

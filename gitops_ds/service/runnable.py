@@ -1,5 +1,5 @@
-"""The parts of a service: they run, may be on standby while another replica leads, and report
-when they are stuck. Some attempt items at individual times.
+"""The parts of a service: they run, are on standby while another replica leads, and report when
+they are stuck. Some attempt items at individual times.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import msgspec
 
 from gitops_ds.controller.controller import Controller
+from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.status.cluster_reports import ClusterRow
@@ -37,15 +38,9 @@ class Runnable(Protocol):
         ...
 
     async def run(self) -> None:
-        """Runs until `stop`; it leads unless `stop_leading` was called before."""
-        ...
-
-    def start_leading(self) -> None:
-        """Starts writing."""
-        ...
-
-    def stop_leading(self) -> None:
-        """Stops writing and keeps its caches up to date."""
+        """Runs until `stop`. While another replica leads, it writes nothing and keeps its caches up
+        to date.
+        """
         ...
 
     def stop(self) -> None:
@@ -54,22 +49,25 @@ class Runnable(Protocol):
 
 
 class DeployerPart(Runnable):
-    """A part with one deployer loop, which may start later. `tracker` is the status of agents."""
+    """A part with one deployer loop, None before it begins. `tracker` is the status of agents."""
 
     tracker: StatusTracker | None = None
-    _loop: deployer_loop.Loop | None = None
-    _leading = True
+    loop: deployer_loop.Loop | None = None
 
-    @property
-    def loop(self) -> deployer_loop.Loop | None:
-        """The loop, when it has begun."""
-        return self._loop
+    def __init__(self, leadership: Leadership) -> None:
+        """The loop writes only while this replica leads."""
+        self._leadership = leadership
+        leadership.listen(self._lead)
 
-    @loop.setter
-    def loop(self, loop: deployer_loop.Loop) -> None:
-        self._loop = loop
-        if not self._leading:
-            loop.stop_leading()
+    def begin(self, loop: deployer_loop.Loop) -> None:
+        """Sets the loop, before it runs."""
+        self.loop = loop
+        if not self._leadership.leads:
+            loop.lead(False)
+
+    def _lead(self, leads: bool) -> None:
+        if self.loop is not None:
+            self.loop.lead(leads)
 
     @property
     def clusters(self) -> Sequence[ClusterRow]:
@@ -79,7 +77,7 @@ class DeployerPart(Runnable):
     @property
     def status(self) -> SourceStatus | None:
         """The status of its repository; None while another replica leads."""
-        return self._loop.status if self._loop else None
+        return self.loop.status if self.loop else None
 
     @property
     def requires_agents(self) -> bool:
@@ -96,7 +94,7 @@ class DeployerPart(Runnable):
         """Whether an apply has ended once, and the agents are known that nodes wait for: by the
         stored state, or by the commit if an earlier version stored none.
         """
-        loop = self._loop
+        loop = self.loop
         state = loop.deployer_state if loop else None
         if loop is None or state is None or state.last_attempted is None:
             return False
@@ -105,19 +103,7 @@ class DeployerPart(Runnable):
     @property
     def seconds_without_progress(self) -> float:
         """Seconds since its reconciliation last made progress."""
-        return self._loop.seconds_without_progress if self._loop else 0.0
-
-    def start_leading(self) -> None:
-        """Starts reconciling."""
-        self._leading = True
-        if self._loop is not None:
-            self._loop.start_leading()
-
-    def stop_leading(self) -> None:
-        """Stops reconciling."""
-        self._leading = False
-        if self._loop is not None:
-            self._loop.stop_leading()
+        return self.loop.seconds_without_progress if self.loop else 0.0
 
 
 class ServiceParts(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ class TemplateDeployer(runnable.DeployerPart):
 
     def __init__(self, context: ServiceContext, chosen: TemplateSelector) -> None:
         """`chosen` selects the ConfigMaps and Secrets with templates."""
+        super().__init__(context.leadership)
         self._context, self._chosen = context, chosen
         self._stopping = False
 
@@ -73,13 +74,14 @@ class TemplateDeployer(runnable.DeployerPart):
                 context.cluster, chosen, redacted, context.clock, render=context.preparing.rendered
             )
             timing = deployer_loop.LoopTiming(RETRY, context.clock, random.random)
-            loop = self.loop = deployer_loop.Loop(
+            loop = deployer_loop.Loop(
                 source.as_source(), place, context.service.apply_options, redacted, timing
             )
-            loop.join(context.claims, Rank.TEMPLATES)
+            self.begin(loop)
+            loop.reconciler.join(context.claims, Rank.TEMPLATES)
             if self._stopping:
                 return
-            source.begin(loop.request_soon, random.random)
+            source.begin(loop.reconciler.request_soon, random.random)
             try:
                 await loop.run()
             finally:

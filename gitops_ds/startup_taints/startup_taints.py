@@ -23,6 +23,7 @@ from gitops_ds.core.events.startup_taints import (
     StartupTaintFailed,
     StartupTaintsRemoved,
 )
+from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.live import Node, Revision
 from gitops_ds.core.objects import NODE, Key
 from gitops_ds.core.rate_limits import Backoff
@@ -139,7 +140,7 @@ class StartupTaints:
         self._reported: dict[str, tuple[str, frozenset[Key]]] = {}
         self._failed_at: dict[type[errors.ClusterError], float] = {}
         self._wakeup = asyncio.Event()
-        self._leading = True
+        self._leadership = Leadership()
         self._requests = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._running: set[asyncio.Task[None]] = set()
 
@@ -172,15 +173,17 @@ class StartupTaints:
         """Looks at the nodes again, soon."""
         self._wakeup.set()
 
-    def start_leading(self) -> None:
-        """Starts patches; the initial state."""
-        self._leading = True
-        self._by_node.touch(self._cache.nodes)
-        self.wake()
+    def follow(self, leadership: Leadership) -> None:
+        """Patches nodes only while this replica leads. Before `run`."""
+        self._leadership = leadership
+        leadership.listen(self._lead)
 
-    def stop_leading(self) -> None:
-        """Stops patches, and cancels those in progress."""
-        self._leading = False
+    def _lead(self, leads: bool) -> None:
+        """Starts patches; or cancels those in progress."""
+        if leads:
+            self._by_node.touch(self._cache.nodes)
+            self.wake()
+            return
         self._held.clear()
         for task in self._running:
             task.cancel()
@@ -240,7 +243,7 @@ class StartupTaints:
         for name in touched:
             self._update(name, around)
         self._report(now)
-        if not (self._leading and self._in.writes and self._git.applied()):
+        if not (self._leadership.leads and self._in.writes and self._git.applied()):
             return ()
         due = sorted(self._changes(touched, now), key=lambda one: one.node <= self._denial.probe)
         changes = [change for change in due if self._take(change, now)]
@@ -434,7 +437,7 @@ class StartupTaints:
             if now < wait.since + self._policy.report_after:
                 continue
             agents = frozenset(one.agent for one in wait.agents)
-            if self._leading and self._reported.get(name) != (wait.uid, agents):
+            if self._leadership.leads and self._reported.get(name) != (wait.uid, agents):
                 self._reported[name] = wait.uid, agents
                 self._in.emit(NodeWaitsForAgents(now, name, wait.uid, wait))
 

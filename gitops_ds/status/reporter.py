@@ -17,6 +17,7 @@ from gitops_ds.core.cluster import Cluster, ClusterReader
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.base import Emit, Event
 from gitops_ds.core.health import AgentStatus, HealthState, NodeLoss
+from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.objects import Key
 from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.rollouts.views import staged_rollouts
@@ -44,12 +45,13 @@ class StatusTarget(msgspec.Struct, frozen=True):
 
 class ReporterInput(msgspec.Struct, frozen=True):
     """The `states` and `sources` of each owner by its ID, and the seconds since each watch last
-    received anything, by plural.
+    received anything, by plural. Events and status ConfigMaps are written under `leadership`.
     """
 
     states: Callable[[], Mapping[str, DeployerState]] = dict
     sources: Callable[[], Mapping[str, SourceStatus]] = dict
     ages: Callable[[], Mapping[str, float]] = dict
+    leadership: Leadership = msgspec.field(default_factory=Leadership)
 
 
 class StatusReporter:
@@ -62,8 +64,9 @@ class StatusReporter:
         self, home: StatusTarget, observer: Observer, inputs: ReporterInput, emit: Emit
     ) -> None:
         self._ages = inputs.ages
-        self._emit, self._leading = emit, asyncio.Event()
-        self._leading.set()
+        self._emit, self._leadership = emit, inputs.leadership
+        self._turn = asyncio.Event()
+        inputs.leadership.listen(lambda leads: self._turn.set())
         self._stopping = asyncio.Event()
         self.tracker = StatusTracker(
             observer,
@@ -85,16 +88,8 @@ class StatusReporter:
         self.tracker.handle(event)
 
     def _publish(self, event: Event) -> None:
-        if self._leading.is_set():
+        if self._leadership.leads:
             self._emit(event)
-
-    def start_leading(self) -> None:
-        """Starts emitting events and writing status ConfigMaps."""
-        self._leading.set()
-
-    def stop_leading(self) -> None:
-        """Stops emitting events and writing status ConfigMaps."""
-        self._leading.clear()
 
     def stop(self) -> None:
         """Ends `run`."""
@@ -121,8 +116,10 @@ class StatusReporter:
 
     async def _write(self) -> None:
         while True:
-            await self._leading.wait()
-            await self._statuses.run(self._leading.is_set)
+            while not self._leadership.leads:
+                self._turn.clear()
+                await self._turn.wait()
+            await self._statuses.run(lambda: self._leadership.leads)
 
     def lines(self) -> Iterable[AgentStatus]:
         """The values of the metrics for each agent with an owner."""

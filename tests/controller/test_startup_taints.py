@@ -20,6 +20,7 @@ from gitops_ds.core.events.startup_taints import (
     StartupTaintFailed,
     StartupTaintsRemoved,
 )
+from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.live import Taint
 from gitops_ds.core.objects import DAEMONSET, NODE, POD, Body, Resource
 from gitops_ds.core.required_agents import RequiredInGit
@@ -309,10 +310,11 @@ async def test_only_the_leader_writes() -> None:
     async with cluster(3) as there:
         controller = begin(there)
         there.begin(Powers.FULL, there.people)
-        controller.stop_leading()
+        leadership = Leadership(leads=False)
+        controller.follow(leadership)
         await asyncio.sleep(20)
         assert set((await taints(there)).values()) == {(OWN,)}
-        controller.start_leading()
+        leadership.change(True)
         await asyncio.sleep(1)
         assert set((await taints(there)).values()) == {()}
 
@@ -570,10 +572,11 @@ async def test_a_new_leader_reports_the_waits_that_it_saw_before() -> None:
     async with cluster(1, required("bad")) as there:
         controller = begin(there)
         there.begin(Powers.FULL, there.people)
-        controller.stop_leading()
+        leadership = Leadership(leads=False)
+        controller.follow(leadership)
         await asyncio.sleep(400)
         assert events(there, NodeWaitsForAgents) == []
-        controller.start_leading()
+        leadership.change(True)
         await asyncio.sleep(1)
         assert len(events(there, NodeWaitsForAgents)) == 1
 

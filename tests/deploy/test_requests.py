@@ -287,14 +287,14 @@ async def test_a_pushed_commit_is_fetched_until_the_server_shows_it_and_not_inde
     looks, shown = scene.history.looks, scene.history.at
     commit = scene.history.push(AGENT.format(tag="2"))
     scene.history.at = shown  # the server announces a push before it shows it
-    scene.loop.expect(commit)
+    scene.loop.request(commit)
     await asyncio.sleep(12)
     scene.history.at = shown + 1
     await asyncio.sleep(14)
     assert await scene.image() == "2"
     await asyncio.sleep(60)
     looks = scene.history.looks
-    scene.loop.expect(scene.history.id(77))
+    scene.loop.request(scene.history.id(77))
     await asyncio.sleep(600)
     assert 4 <= scene.history.looks - looks <= 10
     later = scene.history.looks

@@ -13,7 +13,8 @@ from gitops_ds.core.events.rollouts import RolloutHeld, StageApproved
 from gitops_ds.core.objects import CONTROLLER_REVISION, CommitId
 from gitops_ds.core.sources.signatures import Trust, Unverified, Verified
 from gitops_ds.ownership.options import ApplyOptions
-from gitops_ds.service.rollouts.approvals import ApprovalContext, ApprovalWriter
+from gitops_ds.service.rollouts.approvals import ApprovalWriter
+from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.settings.repository import (
     ApproverSettings,
     RepositorySettings,
@@ -66,16 +67,16 @@ def writer(scene: Scene, commits: Commits, signers: str) -> ApprovalWriter:
         approvers={"team-a": ApproverSettings(keys=frozenset({"ada@example.com"}))},
     )
     return ApprovalWriter(
-        ApprovalContext(
+        RepositoryContext(
             repository=commits,
             settings=settings,
-            cluster=scene.cluster.client("gitops-ds"),
-            applied=lambda: scene.loop.applied if scene.loop else None,
             emit=scene.events.append,
             clock=scene.cluster.server.now,
             chance=lambda: 0.0,
-            ledger=scene.ledger,
-        )
+            applied=lambda: scene.loop.applied if scene.loop else None,
+        ),
+        scene.cluster.client("gitops-ds"),
+        ledger=scene.ledger,
     )
 
 

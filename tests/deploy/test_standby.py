@@ -69,7 +69,7 @@ def play(script: Callable[[Standby], Awaitable[None]]) -> None:
             options = ApplyOptions(patience=0.0)
             leader = loop_on(cluster, clients[0], histories[0], [], options)
             loop = loop_on(cluster, clients[1], histories[1], events, options)
-            loop.stop_leading()
+            loop.lead(False)
             running = [asyncio.create_task(one.run()) for one in (leader, loop)]
             await asyncio.sleep(5)
             await script(
@@ -106,11 +106,11 @@ async def test_unchanged_objects_are_requested_once(scene: Standby, /) -> None:
 
 async def test_a_standby_that_becomes_leader_applies_the_pending_changes(scene: Standby, /) -> None:
     await scene.look()
-    scene.leader.stop_leading()
+    scene.leader.lead(False)
     scene.push("2")
     await scene.look()
     assert scene.written == 0
-    scene.loop.start_leading()
+    scene.loop.lead(True)
     await asyncio.sleep(1)
     state = await state_store.load(scene.cluster, "gitops-ds", "test")
     assert state.last_good == scene.history.id(1)
@@ -125,8 +125,8 @@ async def test_a_standby_that_becomes_leader_of_a_finished_rollout_writes_and_re
     scene.push("2")
     await scene.lead()
     await scene.look()
-    scene.leader.stop_leading()
-    scene.loop.start_leading()
+    scene.leader.lead(False)
+    scene.loop.lead(True)
     await asyncio.sleep(5)
     assert scene.written == 1  # that this replica follows the repository
     assert not [event for event in scene.events if isinstance(event, NewCommit | deployer.Applied)]

@@ -181,8 +181,8 @@ def begin(
     loop = deployer_loop.Loop(
         source.as_source(), place, options, emit, deployer_loop.LoopTiming(5.0, clock, chance)
     )
-    loop.join(claims, Rank.TEMPLATES)
-    source.begin(loop.request_soon, chance)
+    loop.reconciler.join(claims, Rank.TEMPLATES)
+    source.begin(loop.reconciler.request_soon, chance)
     scene.loops.append(loop)
     return source
 
@@ -192,7 +192,7 @@ def following(scene: Scene, claims: Claims, options: ApplyOptions) -> deployer_l
     source = scene.git.source(namespace="default")
     timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(3).random)
     loop = deployer_loop.Loop(source, place, options, scene.events.append, timing)
-    loop.join(claims, Rank.GIT)
+    loop.reconciler.join(claims, Rank.GIT)
     return loop
 
 

@@ -21,6 +21,7 @@ from gitops_ds.core.events.notifications import (
     NotificationFailed,
     NotificationSent,
 )
+from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.objects import CONFIG_MAP, NAMESPACE, CommitId
 from gitops_ds.notify.notifications import NotificationBatch
 from gitops_ds.service.notifications.dispatcher import NotificationDispatcher
@@ -64,6 +65,7 @@ class Scene:
     client: simulator.Client
     receivers: Receivers
     emitted: list[Event] = field(default_factory=list)
+    leadership: Leadership = field(default_factory=Leadership)  # of the newest process
 
     @asynccontextmanager
     async def service(self) -> AsyncIterator[tuple[Emit, NotificationDispatcher]]:
@@ -74,10 +76,10 @@ class Scene:
         )
         clock = virtual_time.clock()
         around = SenderContext("eu-1", self.emitted.append, clock, lambda: 0.0, self.receivers.post)
-        part = NotificationDispatcher(service, self.client, self.emitted.append, around)
-        part.stop_leading()
+        self.leadership = leadership = Leadership(leads=False)
+        part = NotificationDispatcher(service, self.client, self.emitted.append, leadership, around)
         running = asyncio.create_task(part.run())
-        part.start_leading()
+        leadership.change(True)
         yield part.emit_of(lambda _: None, 0), part
         part.stop()
         await running
@@ -187,10 +189,11 @@ async def test_an_event_right_before_the_end_is_sent_by_the_next_process(scene: 
 
 async def test_a_standby_sends_nothing_and_the_next_leader_continues(scene: Scene, /) -> None:
     scene.receivers.trouble["chat"] = DeliveryFailed("it answers 503")
-    async with scene.service() as (tell, part):
+    async with scene.service() as (tell, _):
+        leadership = scene.leadership
         tell(commit(1, scene.at()))
         await asyncio.sleep(10)
-        part.stop_leading()
+        leadership.change(False)
         await asyncio.sleep(1)
         scene.receivers.trouble.clear()
         tell(commit(2, scene.at()))
@@ -199,7 +202,7 @@ async def test_a_standby_sends_nothing_and_the_next_leader_continues(scene: Scen
         async with scene.service():
             await asyncio.sleep(10)
             assert [item.commit for item in scene.receivers.of("chat")] == [f"{1:040x}"]
-        part.start_leading()
+        leadership.change(True)
         await asyncio.sleep(60)
         assert len(scene.receivers.of("chat")) == 1
 

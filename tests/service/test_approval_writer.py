@@ -27,7 +27,8 @@ from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.kube.client.supervisor import ended
 from gitops_ds.rollouts.state import rollout_annotations
-from gitops_ds.service.rollouts.approvals import ApprovalContext, ApprovalWriter
+from gitops_ds.service.rollouts.approvals import ApprovalWriter
+from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.settings.repository import (
     ApproverSettings,
     RepositorySettings,
@@ -93,16 +94,16 @@ class Scene:
                     looked.set()
                 return applied
 
-            context = ApprovalContext(
+            context = RepositoryContext(
                 repository=repository,
                 settings=settings,
-                cluster=cast("Cluster", cluster),
-                applied=rollouts,
                 emit=events.append,
                 clock=lambda: 1e9,
                 chance=lambda: 0.0,
+                applied=rollouts,
             )
-            task = asyncio.create_task(ApprovalWriter(context).run())
+            writer = ApprovalWriter(context, cast("Cluster", cluster))
+            task = asyncio.create_task(writer.run())
             try:
                 async with asyncio.timeout(20):
                     await looked.wait()

@@ -33,7 +33,8 @@ from gitops_ds.deploy.wave_gate import WaveSource
 from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
 from gitops_ds.service.rollouts import published_reports
-from gitops_ds.service.rollouts.published_reports import OwnPlace, PublisherContext, ReportPublisher
+from gitops_ds.service.rollouts.published_reports import OwnPlace, ReportPublisher
+from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.settings.repository import RepositorySettings
 from gitops_ds.source.git.cluster_refs import ReportRef
 from gitops_ds.source.git.commit_writer import Signature
@@ -164,9 +165,10 @@ class Service(Processes):
         )
         settings = RepositorySettings(url="memory", push=self.push)
         self.publisher = ReportPublisher(
-            PublisherContext(
-                self.refs, settings, self._place, self.events.append, clock, random.Random(3).random
-            )
+            RepositoryContext(
+                self.refs, settings, self.events.append, clock, random.Random(3).random
+            ),
+            self._place,
         )
         self.begin(
             loop.run(),
@@ -199,13 +201,13 @@ class Service(Processes):
 
     def _place(self) -> OwnPlace | None:
         loop = self.loop
-        if loop is None or loop.cluster is None or loop.deployer_state is None:
+        if loop is None or loop.bundle is None or loop.deployer_state is None:
             return None
         assert loop.status is not None
         agents = [one for one in self.tracker.agents() if one.owner == loop.owner]
         expected = {key for key in loop.manifests if key.is_daemonset}
         inputs = ReportInput(self.name, loop.status, loop.deployer_state, expected, agents)
-        return OwnPlace(loop.cluster.order, inputs)
+        return OwnPlace(loop.bundle.cluster.order, inputs)
 
     @property
     def status(self) -> SourceStatus:

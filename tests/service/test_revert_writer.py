@@ -27,7 +27,8 @@ from gitops_ds.deploy.template_causes import CauseFinder, CommitSource
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.kube.client.supervisor import ended
 from gitops_ds.rollouts.staging import git_template
-from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
+from gitops_ds.service.rollouts.repository_context import RepositoryContext
+from gitops_ds.service.rollouts.revert_writer import RevertWriter
 from gitops_ds.service.settings.repository import ForgeSettings, RepositorySettings
 from gitops_ds.source.git import address
 from gitops_ds.source.git.repository import Repository
@@ -83,17 +84,17 @@ class Writer:
 
     def writer(self, emit: Callable[[Event], None]) -> RevertWriter:
         return RevertWriter(
-            RevertContext(
+            RepositoryContext(
                 repository=self.repository,
                 settings=self.settings,
-                prepared=self.prepared,
-                causes=CauseFinder(CommitSource(self.repository.line, self.render)),
-                applied=lambda: self.applied,
-                pushed=lambda _: None,
                 emit=emit,
                 clock=time.time,
                 chance=lambda: 0.0,
-            )
+                applied=lambda: self.applied,
+            ),
+            self.prepared,
+            CauseFinder(CommitSource(self.repository.line, self.render)),
+            lambda _: None,
         )
 
     async def run(self) -> Event:

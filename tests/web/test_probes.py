@@ -29,12 +29,6 @@ class Part:
     async def run(self) -> None:
         """Nothing."""
 
-    def start_leading(self) -> None:
-        """Nothing."""
-
-    def stop_leading(self) -> None:
-        """Nothing."""
-
     def stop(self) -> None:
         """Nothing."""
 

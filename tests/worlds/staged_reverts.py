@@ -28,7 +28,8 @@ from gitops_ds.deploy.pipeline import prepare
 from gitops_ds.deploy.pipeline.prepare import Prepared
 from gitops_ds.deploy.template_causes import CauseFinder, CommitSource
 from gitops_ds.rollouts.staging import git_template
-from gitops_ds.service.rollouts.revert_writer import NotNow, RevertContext, RevertWriter
+from gitops_ds.service.rollouts.repository_context import RepositoryContext
+from gitops_ds.service.rollouts.revert_writer import NotNow, RevertWriter
 from gitops_ds.service.settings.repository import RepositorySettings
 from gitops_ds.source.git.commit_writer import CommitReason
 from gitops_ds.source.git.repository import Repository
@@ -138,17 +139,17 @@ class Reverts:
     async def _judge(self, halted: HaltedRollout, applied: AppliedRollouts) -> None:
         tip = self.history.id(self.history.at)
         writer = RevertWriter(
-            RevertContext(
+            RepositoryContext(
                 repository=cast("Repository", self._branch),
                 settings=RepositorySettings(url="https://git.example.com/fleet", push=True),
-                prepared=self._branch.prepared,
-                causes=self._causes,
-                applied=lambda: applied,
-                pushed=lambda _: None,
                 emit=lambda _: None,
                 clock=self.clock,
                 chance=lambda: 0.0,
-            )
+                applied=lambda: applied,
+            ),
+            self._branch.prepared,
+            self._causes,
+            lambda _: None,
         )
         try:
             revert = await writer.build(halted, tip)

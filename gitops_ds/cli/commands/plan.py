@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,7 +21,6 @@ from gitops_ds.core.change import Operation, Plan
 from gitops_ds.core.cluster import ClusterReader
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.base import Emit
-from gitops_ds.core.events.deployer import Reconciled
 from gitops_ds.core.live import Live
 from gitops_ds.core.objects import CommitId, Key, short
 from gitops_ds.core.plain_text import counted, listed
@@ -43,6 +43,9 @@ from gitops_ds.ownership import object_owner
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import ApplyOptions, PlanContext
 from gitops_ds.rollouts.staging import staging, targets, template_causes
+
+if TYPE_CHECKING:
+    from gitops_ds.deploy.apply.plan_execution import Reconciliation
 
 
 class ApplyTarget(msgspec.Struct, frozen=True):
@@ -307,16 +310,7 @@ async def uncommitted(
     )
 
 
-class AppliedCommit(msgspec.Struct, frozen=True):
-    """The plan of an apply and its end; `live` is the cluster before it."""
-
-    plan: Plan
-    ended: Reconciled
-    bundle: Bundle
-    live: Live
-
-
-async def apply(request: PlanRequest, emit: Emit) -> AppliedCommit:
+async def apply(request: PlanRequest, emit: Emit) -> Reconciliation:
     """One complete reconciliation with a live cluster. Raises HistoryRewound for a commit older
     than the last one, without approval.
     """
@@ -330,8 +324,7 @@ async def apply(request: PlanRequest, emit: Emit) -> AppliedCommit:
             await refuse_beside_a_service(place, request.snapshot)
         if not request.options.go_back:
             await _refuse_going_back(request.repository, draft)
-        done = await plan_execution.carry_out(place, draft, request.options, emit, time.time)
-        return AppliedCommit(draft.plan, done.ended, draft.bundle, draft.inputs.live)
+        return await plan_execution.carry_out(place, draft, request.options, emit, time.time)
 
 
 def applied(plan: Plan) -> list[Key]:

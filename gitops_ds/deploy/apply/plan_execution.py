@@ -39,8 +39,11 @@ NOTHING = TemplateHistory()
 
 
 class Reconciliation(msgspec.Struct, frozen=True):
-    """The result of an applied plan: its event, and the stored state from now on."""
+    """The result of an applied plan, whose `inputs` are the cluster before it: its event, and the
+    stored state from now on.
+    """
 
+    prepared: PreparedPlan
     ended: Reconciled
     state: DeployerState
 
@@ -101,7 +104,7 @@ async def carry_out(
     refusals = (*plan.refusals, *(refusal for _, refusal in outcome.refused))
     ended = Reconciled(clock(), plan.commit, len(outcome.written), refusals)
     emit(ended)
-    return Reconciliation(ended, state)
+    return Reconciliation(prepared, ended, state)
 
 
 def _applier(target: DeployTarget, prepared: PreparedPlan) -> Applier:

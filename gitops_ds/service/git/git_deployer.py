@@ -31,15 +31,14 @@ from gitops_ds.service.git import git_auth, git_schedule, git_source
 from gitops_ds.service.git.git_schedule import PollInterval
 from gitops_ds.service.git.git_source import GitSource
 from gitops_ds.service.git.git_startup import Startup
-from gitops_ds.service.rollouts.approvals import ApprovalContext, ApprovalWriter, ForgeReviews
+from gitops_ds.service.rollouts.approvals import ApprovalWriter, ForgeReviews, Reviews
 from gitops_ds.service.rollouts.published_reports import (
     ClusterWatch,
     OwnPlace,
-    PublisherContext,
     ReportPublisher,
-    WatchContext,
 )
-from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
+from gitops_ds.service.rollouts.repository_context import RepositoryContext
+from gitops_ds.service.rollouts.revert_writer import RevertWriter
 from gitops_ds.service.settings.repository import RepositorySettings
 from gitops_ds.source.git import address
 from gitops_ds.source.git.repository import Repository
@@ -55,6 +54,7 @@ class GitDeployer(runnable.DeployerPart):
 
     def __init__(self, context: ServiceContext, settings: RepositorySettings) -> None:
         """Raises UsageError for an invalid address or `match`."""
+        super().__init__(context.leadership)
         self._context, self._settings = context, settings
         self._trigger = git_schedule.trigger_of(settings)
         self._polling = PollInterval(settings.interval, time.monotonic)
@@ -84,7 +84,7 @@ class GitDeployer(runnable.DeployerPart):
     @property
     def status(self) -> SourceStatus | None:
         """The status of the loop; before it starts, that of the last failed attempt."""
-        if self.loop is not None or not self._leading:
+        if self.loop is not None or not self._leadership.leads:
             return super().status
         return self._startup.status
 
@@ -126,8 +126,8 @@ class GitDeployer(runnable.DeployerPart):
         if self.loop is None:
             self._startup.wake()
             return
-        self.loop.expect(push.commit)
-        if not self._leading:
+        self.loop.request(push.commit)
+        if not self._leadership.leads:
             place = (self._context.service.cluster.namespace, self.id)
             forward = asyncio.create_task(
                 requests.forward_push(self._context.unfenced, place, push, time.time())
@@ -158,11 +158,11 @@ class GitDeployer(runnable.DeployerPart):
             cluster = context.service.cluster.name
             source = GitSource(repository, self._settings, cluster, context.preparing)
             await self._claim_known(source.name)
-            owner = await self._startup.run(source, lambda: self._leading)
+            owner = await self._startup.run(source, lambda: self._leadership.leads)
             if owner is None:
                 return
             async with self._loop_of(source, owner) as loop:
-                self.loop = loop
+                self.begin(loop)
                 schedule = git_schedule.Schedule(self._trigger, self._tick)
                 try:
                     await loop.run()
@@ -212,7 +212,7 @@ class GitDeployer(runnable.DeployerPart):
             loop = deployer_loop.Loop(
                 source.revisions(), target, options, self._waking(emit), timing
             )
-            loop.join(context.claims, Rank.GIT)
+            loop.reconciler.join(context.claims, Rank.GIT)
             tasks = self._start_writers(source, loop, emit)
             try:
                 yield loop
@@ -224,9 +224,19 @@ class GitDeployer(runnable.DeployerPart):
     ) -> list[asyncio.Task[None]]:
         """The tasks beside a loop: reverts, the report of the cluster, the clusters of the page."""
         supervisor, listen = Supervisor(emit, time.time), self._context.service.listen
-        reverts = self._reverts = self._revert_writer(source, loop, emit)
-        reports = self._reports = self._report_publisher(source, loop, emit)
-        approvals = self._approvals = self._approval_writer(source, loop, emit)
+        shared = RepositoryContext(
+            source.repository,
+            self._settings,
+            emit,
+            self._context.clock,
+            random.random,
+            lambda: loop.applied,
+        )
+        reverts = self._reverts = RevertWriter(shared, source.prepared, source.causes, loop.request)
+        reports = self._reports = ReportPublisher(shared, lambda: self._own_place(loop))
+        approvals = self._approvals = ApprovalWriter(
+            shared, self._context.cluster, self._reviews(source.repository), self._context.ledger
+        )
         tasks = [
             supervisor.start("reverts", reverts.run),
             supervisor.start("approvals of stages", approvals.run),
@@ -234,74 +244,20 @@ class GitDeployer(runnable.DeployerPart):
             supervisor.start("agents of cluster reports", self._wake_reports),
         ]
         if listen.page.served_at(listen.address) is not None:
-            watch = self._watch = self._cluster_watch(source, loop, emit)
+            watch = self._watch = ClusterWatch(
+                shared, lambda: loop.bundle.orders if loop.bundle else {}
+            )
             tasks.append(supervisor.start("clusters of the page", watch.run))
         return tasks
 
-    def _revert_writer(
-        self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
-    ) -> RevertWriter:
-        return RevertWriter(
-            RevertContext(
-                repository=source.repository,
-                settings=self._settings,
-                prepared=source.prepared,
-                causes=source.causes,
-                applied=lambda: loop.applied,
-                pushed=loop.expect,
-                emit=emit,
-                clock=self._context.clock,
-                chance=random.random,
-            )
-        )
-
-    def _approval_writer(
-        self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
-    ) -> ApprovalWriter:
-        repository, settings = source.repository, self._settings
-        reviews = settings.forge and ForgeReviews(
-            repository,
-            self._address,
-            settings.forge,
-            settings.path,
-            partial(git_source.branch_of, repository, settings),
-        )
-        return ApprovalWriter(
-            ApprovalContext(
-                repository=source.repository,
-                settings=self._settings,
-                cluster=self._context.cluster,
-                applied=lambda: loop.applied,
-                emit=emit,
-                clock=self._context.clock,
-                chance=random.random,
-                reviews=reviews.find if reviews else None,
-                ledger=self._context.ledger,
-            )
-        )
-
-    def _report_publisher(
-        self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
-    ) -> ReportPublisher:
-        return ReportPublisher(
-            PublisherContext(
-                repository=source.repository,
-                settings=self._settings,
-                place=lambda: self._own_place(loop),
-                emit=emit,
-                clock=self._context.clock,
-                chance=random.random,
-            )
-        )
-
-    def _cluster_watch(
-        self, source: GitSource, loop: deployer_loop.Loop, emit: Emit
-    ) -> ClusterWatch:
-        return ClusterWatch(
-            WatchContext(
-                source.repository, self._settings, lambda: loop.orders, emit, self._context.clock
-            )
-        )
+    def _reviews(self, repository: Repository) -> Reviews | None:
+        """Reads the reviews of a stage; None without a forge."""
+        settings = self._settings
+        if settings.forge is None:
+            return None
+        branch = partial(git_source.branch_of, repository, settings)
+        reviews = ForgeReviews(repository, self._address, settings.forge, settings.path, branch)
+        return reviews.find
 
     @property
     def clusters(self) -> Sequence[ClusterRow]:
@@ -310,13 +266,14 @@ class GitDeployer(runnable.DeployerPart):
 
     def _own_place(self, loop: deployer_loop.Loop) -> OwnPlace | None:
         """The place of this cluster in the order; None while that or its status is unknown."""
-        facts, status, state = loop.cluster, loop.status, loop.deployer_state
-        if facts is None or status is None or state is None or self.tracker is None:
+        bundle, status, state = loop.bundle, loop.status, loop.deployer_state
+        if bundle is None or status is None or state is None or self.tracker is None:
             return None
         agents = [one for one in self.tracker.agents() if one.seen.daemonset.uid]
         own = [one for one in agents if one.owner == loop.owner]
-        daemonsets = {key for key in loop.manifests if key.is_daemonset}
+        daemonsets = {key for key in bundle.manifests if key.is_daemonset}
         url = self._context.service.listen.page.url
+        facts = bundle.cluster
         inputs = ReportInput(facts.name, status, state, daemonsets, own, url, self._settings.path)
         return OwnPlace(facts.order, inputs)
 

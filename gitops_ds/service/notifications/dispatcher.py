@@ -19,6 +19,7 @@ from gitops_ds.core.cluster import Cluster
 from gitops_ds.core.events.agents import AgentEvent
 from gitops_ds.core.events.base import Emit, Event
 from gitops_ds.core.events.notifications import CONFIG_MAP_NAME, Notification, NotificationFailed
+from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.objects import CONFIG_MAP
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.notify.notifications import NotificationBuilder
@@ -49,7 +50,12 @@ class NotificationDispatcher:
     seconds_without_progress = 0.0
 
     def __init__(
-        self, service: Service, cluster: Cluster, emit: Emit, context: SenderContext | None = None
+        self,
+        service: Service,
+        cluster: Cluster,
+        emit: Emit,
+        leadership: Leadership,
+        context: SenderContext | None = None,
     ) -> None:
         """Raises SettingsError if the address of a forge does not follow from the settings."""
         self._service, self._cluster, self._emit = service, cluster, emit
@@ -64,7 +70,8 @@ class NotificationDispatcher:
         self._outbox: Outbox | None = None
         self._tracker: StatusTracker | None = None
         self._changed = asyncio.Event()
-        self._leading, self._turn = True, asyncio.Event()
+        self._leadership, self._turn = leadership, asyncio.Event()
+        leadership.listen(self._lead)
         self._stopping = False
         self._last_failure = self._written = ""
 
@@ -87,7 +94,7 @@ class NotificationDispatcher:
         def emit_and_handle(event: Event) -> None:
             emit(event)
             self._take(event, name)
-            if publisher is not None and self._leading:
+            if publisher is not None and self._leadership.leads:
                 publisher.handle(event)
 
         return emit_and_handle
@@ -99,7 +106,8 @@ class NotificationDispatcher:
             publisher.followed = partial(_followed, deployers[number])
 
     def _take(self, event: Event, repository: str) -> None:
-        notification = self._builder.handle(event, repository) if self._leading else None
+        is_sent = self._leadership.leads
+        notification = self._builder.handle(event, repository) if is_sent else None
         if notification is not None:
             self._pending.append(notification)
             del self._pending[:-PENDING]
@@ -117,17 +125,12 @@ class NotificationDispatcher:
                 for sender in senders:
                     sender.wake()
 
-    def start_leading(self) -> None:
-        """Starts to send."""
-        self._leading = True
-        self._turn.set()
-
-    def stop_leading(self) -> None:
-        """Stops sending: another replica leads."""
-        self._leading = False
-        self._pending.clear()
-        for publisher in self._publishers.values():
-            publisher.forget()
+    def _lead(self, leads: bool) -> None:
+        """Starts to send; or stops, as another replica leads."""
+        if not leads:
+            self._pending.clear()
+            for publisher in self._publishers.values():
+                publisher.forget()
         self._turn.set()
 
     def stop(self) -> None:
@@ -140,7 +143,7 @@ class NotificationDispatcher:
         while not self._stopping:
             self._turn.clear()
             tasks = [asyncio.create_task(self._turn.wait())] + (
-                [asyncio.create_task(self._work())] if self._leading else []
+                [asyncio.create_task(self._work())] if self._leadership.leads else []
             )
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -151,7 +154,7 @@ class NotificationDispatcher:
             for error in ended:
                 if isinstance(error, Exception):
                     raise error
-            if self._leading:
+            if self._leadership.leads:
                 await self._save()
             self._outbox = None
 

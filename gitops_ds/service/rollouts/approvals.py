@@ -19,11 +19,9 @@ import msgspec
 from gitops_ds import __version__
 from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import Cluster
-from gitops_ds.core.events.base import Emit
 from gitops_ds.core.events.rollouts import ApprovalFailed, ApprovalIgnored, StageApproved
 from gitops_ds.core.objects import CONTROLLER_REVISION, CommitId, short
 from gitops_ds.core.rate_limits import Backoff
-from gitops_ds.core.rollouts.halted_rollout import AppliedRollouts
 from gitops_ds.core.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
 from gitops_ds.core.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.core.values import replace
@@ -34,8 +32,9 @@ from gitops_ds.rollouts.staging import applied_rollouts
 from gitops_ds.rollouts.state.attested_records import RecordWrite
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.service.git import forge_discovery, git_auth, git_source
+from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.runnable import TimedAttempts
-from gitops_ds.service.settings.repository import ForgeSettings, RepositorySettings
+from gitops_ds.service.settings.repository import ForgeSettings
 from gitops_ds.source.git.address import Address
 from gitops_ds.source.git.branch_history import ApprovalCommit, ChangedFiles
 from gitops_ds.source.git.revision import Head, RevisionSpec
@@ -78,25 +77,6 @@ class ApprovalRepository(Protocol):
 Reviews = Callable[[WaitingStage, tuple[Approver, ...]], Awaitable[StageApproval | None]]
 
 
-class ApprovalContext(msgspec.Struct, frozen=True):
-    """The dependencies of a writer.
-
-    `applied` returns the rollouts of the last reconciliation, None before the first and while
-    another replica leads. `ledger` has the approvals that count. `reviews` reads the reviews of a
-    stage, None without a forge. `clock` returns seconds since 1970, `chance` a number in [0, 1).
-    """
-
-    repository: ApprovalRepository
-    settings: RepositorySettings
-    cluster: Cluster
-    applied: Callable[[], AppliedRollouts | None]
-    emit: Emit
-    clock: Callable[[], float]
-    chance: Callable[[], float]
-    reviews: Reviews | None = None
-    ledger: RolloutLedger | None = None
-
-
 class _Look(msgspec.Struct, frozen=True):
     """The last attempt to find an approval: the applied commit, the time of the next attempt, the
     failures in a row and the last message.
@@ -120,9 +100,19 @@ class _FoundApproval(msgspec.Struct, frozen=True):
 class ApprovalWriter(TimedAttempts[WaitingStage]):
     """Writes the approvals of one repository while `run` runs."""
 
-    def __init__(self, context: ApprovalContext) -> None:
+    def __init__(
+        self,
+        context: RepositoryContext[ApprovalRepository],
+        cluster: Cluster,
+        reviews: Reviews | None = None,
+        ledger: RolloutLedger | None = None,
+    ) -> None:
+        """`ledger` has the approvals that count; `reviews` reads the reviews of a stage, None
+        without a forge.
+        """
         super().__init__(context.clock)
-        self._context = context
+        self._context, self._cluster = context, cluster
+        self._reviews, self._ledger = reviews, ledger
         settings = context.settings
         self._approvers = {name: one.named(name) for name, one in settings.approvers.items()}
         self._looks: dict[tuple[str, str], _Look] = {}
@@ -184,10 +174,10 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         if (approval is not None and applied_rollouts.present(stage) != (approval,)) or (
             approval is None and (applied_rollouts.present(stage) or stage.is_forged)
         ):
-            if context.ledger is not None:
+            if self._ledger is not None:
                 write = RecordWrite(stage.uid, names.APPROVALS, text, stage.annotation)
-                await context.ledger.announce(write)
-            await context.cluster.patch(
+                await self._ledger.announce(write)
+            await self._cluster.patch(
                 CONTROLLER_REVISION,
                 stage.daemonset.namespace,
                 stage.revision,
@@ -207,8 +197,8 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
                 "does not have them"
             )
         found = await self._by_commit(stage, approvers)
-        if found.approval is None and self._context.reviews is not None:
-            found = replace(found, approval=await self._context.reviews(stage, approvers))
+        if found.approval is None and self._reviews is not None:
+            found = replace(found, approval=await self._reviews(stage, approvers))
         return found
 
     async def _by_commit(

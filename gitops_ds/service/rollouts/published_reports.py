@@ -16,7 +16,6 @@ from typing import Protocol
 import msgspec
 
 from gitops_ds.core import errors
-from gitops_ds.core.events.base import Emit
 from gitops_ds.core.events.commits import ReportFailed, ReportsRead
 from gitops_ds.core.objects import CommitId
 from gitops_ds.core.rate_limits import Backoff, TokenBucket
@@ -26,7 +25,7 @@ from gitops_ds.core.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.core.values import replace
 from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
 from gitops_ds.service.git import git_auth
-from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.source.git.cluster_refs import ReportRef
 from gitops_ds.source.git.commit_writer import Signature
 from gitops_ds.source.git.revision import Head, RevisionSpec
@@ -110,23 +109,16 @@ async def _read(
     return ReadReport(ref, report)
 
 
-class WatchContext(msgspec.Struct, frozen=True):
-    """The dependencies of a watch; `orders` returns the order of the applied commit, empty without
-    one. `clock` returns seconds since 1970.
-    """
-
-    repository: ReportRepository
-    settings: RepositorySettings
-    orders: Callable[[], Mapping[str, ClusterOrder]]
-    emit: Emit
-    clock: Callable[[], float]
-
-
 class ClusterWatch:
     """The clusters of one repository, kept up to date while `run` runs."""
 
-    def __init__(self, context: WatchContext) -> None:
-        self._context = context
+    def __init__(
+        self,
+        context: RepositoryContext[ReportRepository],
+        orders: Callable[[], Mapping[str, ClusterOrder]],
+    ) -> None:
+        """`orders` returns the order of the applied commit, empty without one."""
+        self._context, self._orders = context, orders
         self.rows: Sequence[ClusterRow] = ()
 
     async def run(self) -> None:
@@ -137,10 +129,10 @@ class ClusterWatch:
                 if rows != self.rows:
                     self.rows = rows
                     self._context.emit(ReportsRead(self._context.clock()))
-            await asyncio.sleep(READ_EVERY if self._context.orders() else CHECK_EVERY)
+            await asyncio.sleep(READ_EVERY if self._orders() else CHECK_EVERY)
 
     async def _read(self) -> Sequence[ClusterRow]:
-        context, orders = self._context, self._context.orders()
+        context, orders = self._context, self._orders()
         if not orders:
             return ()
         trust = git_auth.trust_of(context.settings)
@@ -155,26 +147,16 @@ class OwnPlace(msgspec.Struct, frozen=True):
     inputs: ReportInput
 
 
-class PublisherContext(msgspec.Struct, frozen=True):
-    """The dependencies of a publisher.
-
-    `place` returns None before the first reconciliation and while another replica leads. `clock`
-    returns seconds since 1970, `chance` a number in [0, 1).
-    """
-
-    repository: ReportRepository
-    settings: RepositorySettings
-    place: Callable[[], OwnPlace | None]
-    emit: Emit
-    clock: Callable[[], float]
-    chance: Callable[[], float]
-
-
 class ReportPublisher:
     """Publishes the reports of one repository while `run` runs."""
 
-    def __init__(self, context: PublisherContext) -> None:
-        self._context = context
+    def __init__(
+        self,
+        context: RepositoryContext[ReportRepository],
+        place: Callable[[], OwnPlace | None],
+    ) -> None:
+        """`place` returns None before the first reconciliation and while another replica leads."""
+        self._context, self._place = context, place
         self._wake = asyncio.Event()
         self._bucket = TokenBucket(BURST, 1 / PUSH_EVERY)
         self._failure = ""
@@ -223,7 +205,7 @@ class ReportPublisher:
         return wait
 
     async def _publish(self) -> float | None:
-        context, place = self._context, self._context.place()
+        context, place = self._context, self._place()
         if place is None or not place.order.exists:
             self._forget()
             return None

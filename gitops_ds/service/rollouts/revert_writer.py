@@ -14,7 +14,6 @@ import msgspec
 
 from gitops_ds import __version__
 from gitops_ds.core import errors
-from gitops_ds.core.events.base import Emit
 from gitops_ds.core.events.rollouts import (
     GitStepEvent,
     RevertCommitted,
@@ -23,7 +22,7 @@ from gitops_ds.core.events.rollouts import (
 )
 from gitops_ds.core.objects import CommitId, short
 from gitops_ds.core.rate_limits import Backoff
-from gitops_ds.core.rollouts.halted_rollout import AppliedRollouts, HaltedRollout, RolloutIdentity
+from gitops_ds.core.rollouts.halted_rollout import HaltedRollout, RolloutIdentity
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline.prepare import Prepared
@@ -35,34 +34,14 @@ from gitops_ds.rollouts.staging import rollout_reverts, template_causes
 from gitops_ds.rollouts.staging.rollout_reverts import RevertPlan
 from gitops_ds.rollouts.staging.template_causes import BranchLine, Rendered, WantedCause
 from gitops_ds.service.git import forge_discovery, git_auth, git_source
+from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.runnable import TimedAttempts
-from gitops_ds.service.settings.repository import RepositorySettings
 from gitops_ds.source.git.commit_writer import CommitReason, Signature
 from gitops_ds.source.git.repository import Repository
 from gitops_ds.source.git.revision import Branch
 
 PATIENCE = 60.0  # seconds for the forge
 BACKOFF = Backoff(15.0, 900.0, jitter=0.1)
-
-
-class RevertContext(msgspec.Struct, frozen=True):
-    """The dependencies of a writer.
-
-    `prepared` renders and checks a commit; `causes` renders commits too. `applied` returns the
-    rollouts of the last reconciliation, None before the first and while another replica leads;
-    `pushed` is called with each pushed commit.
-    `clock` returns seconds since 1970, `chance` a number in [0, 1).
-    """
-
-    repository: Repository
-    settings: RepositorySettings
-    prepared: Callable[[CommitId], Awaitable[Prepared]]
-    causes: CauseFinder
-    applied: Callable[[], AppliedRollouts | None]
-    pushed: Callable[[CommitId], None]
-    emit: Emit
-    clock: Callable[[], float]
-    chance: Callable[[], float]
 
 
 class _Attempts(msgspec.Struct, frozen=True):
@@ -96,10 +75,19 @@ class BuiltRevert(msgspec.Struct, frozen=True):
 class RevertWriter(TimedAttempts[HaltedRollout]):
     """Writes the reverts of one repository while `run` runs."""
 
-    def __init__(self, context: RevertContext) -> None:
+    def __init__(
+        self,
+        context: RepositoryContext[Repository],
+        prepared: Callable[[CommitId], Awaitable[Prepared]],
+        causes: CauseFinder,
+        pushed: Callable[[CommitId], None],
+    ) -> None:
+        """`prepared` renders and checks a commit; `causes` renders commits too; `pushed` is called
+        with each pushed commit.
+        """
         super().__init__(context.clock)
-        self._context = context
-        self._finder = context.causes
+        self._context, self._prepared = context, prepared
+        self._finder, self._announce = causes, pushed
         self._written: set[RolloutIdentity] = set()
         self._attempts: dict[RolloutIdentity, _Attempts] = {}
         self._pushed: set[RolloutIdentity] = set()  # branches of pull requests
@@ -176,7 +164,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
 
         context = self._context
         commit = await context.repository.push_with_retry(build, branch)
-        context.pushed(commit)
+        self._announce(commit)
         about = (context.clock(), halted.daemonset, halted.uid, halted.commit)
         return RevertCommitted(*about, commit, branch, built[-1].taken_back)
 
@@ -326,7 +314,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
 
     async def _verify(self, commit: CommitId) -> None:
         """Raises Refused if the commit has errors."""
-        prepared = await self._context.prepared(commit)
+        prepared = await self._prepared(commit)
         refused = next((one for one in prepared.findings if one.refused), None)
         if refused is not None:
             raise errors.Refused(f"the reverted files have an error: {refused.message}")

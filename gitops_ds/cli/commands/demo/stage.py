@@ -137,21 +137,22 @@ def _git_inputs(loop: deployer_loop.Loop) -> GitInputs:
 
 async def _reverts(stage: DemoStage) -> None:
     """Writes the reverts of halted rollouts, as the service does."""
-    from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
+    from gitops_ds.service.rollouts.repository_context import RepositoryContext
+    from gitops_ds.service.rollouts.revert_writer import RevertWriter
     from gitops_ds.service.settings.repository import RepositorySettings
 
     writer = RevertWriter(
-        RevertContext(
+        RepositoryContext(
             repository=stage.repository,
             settings=RepositorySettings(url=str(stage.folder), branch="main", push=True),
-            prepared=partial(prepared, stage.repository),
-            causes=_causes(stage.repository),
-            applied=lambda: stage.loop.applied,
-            pushed=stage.loop.expect,
             emit=stage.events.append,
             clock=stage.cluster.server.now,
             chance=random.Random(3).random,
-        )
+            applied=lambda: stage.loop.applied,
+        ),
+        partial(prepared, stage.repository),
+        _causes(stage.repository),
+        stage.loop.request,
     )
     async with asyncio.TaskGroup() as group:
         group.create_task(writer.run())
@@ -219,9 +220,8 @@ async def served_page(stage: DemoStage) -> AsyncIterator[str]:
         return {loop.status.id: loop.status} if loop.status is not None else {}
 
     def followed() -> list[page_view.RepositoryView]:
-        repository = page_view.RepositoryView(
-            loop.manifests, stage.repository, loop.pools, loop.status
-        )
+        pools = tuple(loop.bundle.cluster.pools) if loop.bundle is not None else ()
+        repository = page_view.RepositoryView(loop.manifests, stage.repository, pools, loop.status)
         return [repository]
 
     clock = stage.cluster.server.now
