@@ -13,8 +13,8 @@ from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import defaults
-from gitops_ds.rollouts.decisions import staged_simulation
-from gitops_ds.rollouts.decisions.staged_simulation import RolloutNodes
+from gitops_ds.rollouts.decisions import staged_forecast
+from gitops_ds.rollouts.decisions.staged_forecast import RolloutNodes
 from gitops_ds.rollouts.state import daemonset_statements, target_revisions
 
 
@@ -61,7 +61,7 @@ class StagedPreviews:
             id(nodes),
         )
         if key not in self._known:
-            preview = staged_simulation.simulate(
+            preview = staged_forecast.simulate(
                 defaults.defaulted(old),
                 template(defaults.defaulted(bundle.manifests[change.key].body)),
                 rollout_policy.decode(document),
