@@ -15,7 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import rollouts
-from gitops_ds.core import names
+from gitops_ds.core.objects import annotations_of
+from gitops_ds.rollouts.state import daemonset_statements
 from tests.controlplane import ControlPlane, Wanted
 from tests.gitservers import Upstream
 
@@ -107,7 +108,7 @@ def _complete(plane: ControlPlane, image: str, change: Callable[[], object]) -> 
                 container = body["spec"]["template"]["spec"]["containers"][0]
                 if (
                     container["image"].endswith(f":{image}")
-                    and names.TARGET not in body["metadata"].get("annotations", {})
+                    and not daemonset_statements.has_target(annotations_of(body))
                     and status.get("observedGeneration") == body["metadata"]["generation"]
                     and all(status.get(counter) == NODES for counter in counters)
                 ):

@@ -26,7 +26,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.kube.apimachinery import daemonsets, nodes, pods, revisions
-from gitops_ds.rollouts.decisions import measured_gates, pinned_pods, staged_simulation, stages
+from gitops_ds.rollouts.decisions import measured_gates, pinned_pods, staged_forecast, stages
 from gitops_ds.rollouts.state import target_revisions
 
 NODES = int(os.environ.get("GITOPS_DS_BENCH_SIMULATED", "5000"))
@@ -79,9 +79,9 @@ def main() -> None:
     print(f"stages.decide with {len(gated.readings)} measured gates: {alone:.1f} ms")
     print(f"a whole turn with them: {cpu(lambda: turn(seen, gated)):.1f} ms", flush=True)
     old, new = templates()
-    cluster = staged_simulation.RolloutNodes(census(), most_looks=NODES * 1_000)
+    cluster = staged_forecast.RolloutNodes(census(), most_looks=NODES * 1_000)
     began = time.process_time()
-    preview = staged_simulation.simulate(old, new, POLICY, cluster)
+    preview = staged_forecast.simulate(old, new, POLICY, cluster)
     print(
         f"{NODES} nodes in {WAVES} waves simulated: {time.process_time() - began:.1f} s "
         f"for {preview.seconds:.0f} s",

@@ -42,7 +42,7 @@ from gitops_ds.core.objects import (
 )
 from gitops_ds.daemonset import pod_changes
 from gitops_ds.kube.apimachinery import daemonsets, label_selector, pods, revisions
-from gitops_ds.rollouts.state import target_revisions
+from gitops_ds.rollouts.state import attested_records, daemonset_statements, target_revisions
 
 Remember = Callable[[Resource, Body], None]
 # Stores that the text of an annotation of a revision, by its UID, is ours, before it is written.
@@ -135,11 +135,11 @@ class ActionWriter:
                 patch = {"metadata": {"uid": uid, "annotations": annotations}}
                 return await self._patch(action, patch, PatchType.MERGE)
             case PromoteRevision():
-                if action.proof:
-                    await self._hooks.announce(action.uid, names.PROOF, action.proof)
                 patch = target_revisions.promotion(
                     self._daemonset, action.uid, action.labels, action.proof
                 )
+                for annotation, text in attested_records.records_in(patch):
+                    await self._hooks.announce(action.uid, annotation, text)
                 return await self._patch(action, patch, PatchType.MERGE)
             case Adopt(uid=uid):
                 return await self._adopt(action, uid)
@@ -257,7 +257,7 @@ class ActionWriter:
         """Whether a pod is deleted for the templates of a rollout. The DaemonSet names them; the
         template of a pod never changes, so its UID suffices.
         """
-        is_rolled_out = names.PROVEN in self._daemonset.annotations
+        is_rolled_out = daemonset_statements.has_proof(self._daemonset.annotations)
         return is_rolled_out and action.cause in (DeleteCause.OUTDATED, DeleteCause.UNWANTED)
 
     async def _confirm(self, *, whole: bool = False) -> None:

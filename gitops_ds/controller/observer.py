@@ -16,7 +16,6 @@ import msgspec
 
 from gitops_ds.controller.pod_warnings import PodWarnings
 from gitops_ds.controller.watched_ledger import WatchedLedger
-from gitops_ds.core import names
 from gitops_ds.core.cluster import ClusterReader, Listing, Selection, WatchEvent
 from gitops_ds.core.daemonset import DaemonSet, PodCause
 from gitops_ds.core.decision import Decision, Observation
@@ -35,6 +34,7 @@ from gitops_ds.kube.client.owned_bodies import OwnedBodies
 from gitops_ds.rollouts.controller.gate_pods import PodGates
 from gitops_ds.rollouts.controller.rollouts import GateMeter, GatePoller, Rollouts, RolloutSources
 from gitops_ds.rollouts.decisions.stage_inputs import Rollout
+from gitops_ds.rollouts.state import daemonset_statements
 
 # seconds: interval of a list of the nodes and a reconciliation of every DaemonSet, without events
 LIST_NODES_AGAIN = 300.0
@@ -203,7 +203,7 @@ class Observer:
         """Our DaemonSets with a target, each with its revisions."""
         for daemonset in self.cache.daemonsets:
             announced = self.as_announced(daemonset, ()) if self.is_ours(daemonset) else None
-            if announced is not None and announced.annotations.get(names.TARGET):
+            if announced is not None and daemonset_statements.target_name(announced.annotations):
                 yield announced, self.cache.revisions_of(daemonset)
 
     def stage_inputs(self, seen: Observation) -> StageInputs | None:

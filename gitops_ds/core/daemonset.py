@@ -203,13 +203,6 @@ class DaemonSet(msgspec.Struct, frozen=True):
     owner: str = ""
 
     @property
-    def may_have_parked_nodes(self) -> bool:
-        """Whether nodes may wait for their update until they are well: in a rollout, and after."""
-        if names.TARGET in self.annotations or names.ROLLOUT_POLICY not in self.annotations:
-            return names.TARGET in self.annotations
-        return self.counts is not None and self.counts.updated < self.counts.desired
-
-    @property
     def suspended(self) -> bool:
         """Whether its rollouts are paused by our annotation."""
         return self.annotations.get(names.SUSPEND) == "true"

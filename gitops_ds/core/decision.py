@@ -7,7 +7,6 @@ from enum import StrEnum
 
 import msgspec
 
-from gitops_ds.core import names
 from gitops_ds.core.daemonset import Counts, DaemonSet, Pod
 from gitops_ds.core.errors import ClusterError
 from gitops_ds.core.live import Node, Revision
@@ -199,7 +198,7 @@ class RecordRollout(msgspec.Struct, frozen=True):
     uid: str
     record: str
     why: str
-    annotation: str = names.ROLLOUT_RECORD
+    annotation: str
 
 
 class PromoteRevision(msgspec.Struct, frozen=True):

@@ -1,4 +1,7 @@
-"""The labels, annotations and field manager of the contract (docs/reference/labels.md)."""
+"""The labels, annotations and field manager of the contract (docs/reference/labels.md).
+
+The annotations of a rollout are in `gitops_ds.rollouts.state.keys`.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,6 @@ SUSPEND = f"{DOMAIN}/suspend"
 HOLD = f"{DOMAIN}/hold"
 RELEASE = f"{DOMAIN}/release"  # commits that need not wait for other clusters
 APPROVE = f"{DOMAIN}/approve"
-# on a target revision: the approved stages of its rollout, as JSON, by approvers of the repository
-APPROVALS = f"{DOMAIN}/approvals"
-# on a target revision: the approvers in the settings of its repository; `approve` does not count
-APPROVERS = f"{DOMAIN}/approvers"
 CLASS = f"{DOMAIN}/class"
 # on a DaemonSet: "true" if no workload starts on a node before its pod is ready
 REQUIRED_FOR_WORK = f"{DOMAIN}/required-for-work"
@@ -40,41 +39,6 @@ OUTCOME = f"{DOMAIN}/outcome"  # of the requested reconciliation
 # on ConfigMaps whose name ends in the hash of their content
 CONTENT_NAMED = f"{DOMAIN}/content-named"
 
-# on a DaemonSet: its rollout policy, as JSON
-ROLLOUT_POLICY = f"{DOMAIN}/rollout-policy"
-# on a DaemonSet: the name of the revision that a rollout brings to its nodes
-TARGET = f"{DOMAIN}/target"
-# on a DaemonSet with a policy: Progressing, Halted or Complete, for health checks of other tools
-PHASE = f"{DOMAIN}/phase"
-COMPLETE = "Complete"  # the phase without a target
-# on a DaemonSet: the update strategy in Git, while a rollout policy replaces it
-UPDATE_STRATEGY = f"{DOMAIN}/update-strategy"
-# on a DaemonSet: the templates whose rollouts were halted, as JSON, newest first
-HALTED = f"{DOMAIN}/halted"
-# on a target revision: the last applied commit without its template
-SINCE = f"{DOMAIN}/since"
-# on a target revision: the commits that turned the template before into its one, if several
-COMMITS = f"{DOMAIN}/commits"
-# on a target revision: the controller's record of the rollout
-ROLLOUT_RECORD = f"{DOMAIN}/rollout-record"
-# on a DaemonSet with a policy: the proof of its template in force, as JSON
-PROVEN = f"{DOMAIN}/proven"
-# What a rollout reads from its DaemonSet. Values that another writer than the deployer gave them,
-# by an edit or with an earlier copy of the DaemonSet, do not count.
-READ_BY_ROLLOUTS = (ROLLOUT_POLICY, TARGET, PROVEN, PHASE)
-# on a ControllerRevision: the proof of its template, as JSON
-PROOF = f"{DOMAIN}/proof"
-# on a target revision of versions before 0.9: the name of the revision that the DaemonSet keeps
-PROVEN_REVISION = f"{DOMAIN}/proven-revision"
-# on a target revision: the digest of its template in Git
-TEMPLATE_DIGEST = f"{DOMAIN}/template-digest"
-# Statements about a ControllerRevision, which are never copied from its DaemonSet.
-OF_REVISIONS = frozenset(
-    (
-        *(APPROVE, APPROVALS, APPROVERS, SINCE, COMMITS),
-        *(ROLLOUT_RECORD, PROOF, PROVEN_REVISION, TEMPLATE_DIGEST),
-    )
-)
 ROLLOUT = f"{DOMAIN}/rollout"  # label on the pods of a target revision: its hash
 # on a pod of a target revision: when the earlier pod of its node ends at the latest
 RELEASED = f"{DOMAIN}/released"

@@ -34,7 +34,7 @@ from gitops_ds.kube.apimachinery import (
     revisions,
 )
 from gitops_ds.kube.apimachinery.node_eligibility import Placement, Placer
-from gitops_ds.rollouts.state import target_revisions
+from gitops_ds.rollouts.state import daemonset_statements, target_revisions
 
 WATCHED = (NODE, DAEMONSET, CONTROLLER_REVISION, POD)
 
@@ -366,9 +366,11 @@ class Cache:
         return {
             key
             for key, was, is_now in places
-            if was is not is_now
-            or (is_now is Placement.RUN and self._daemonsets[key].may_have_parked_nodes)
+            if was is not is_now or (is_now is Placement.RUN and self._may_have_parked_nodes(key))
         }
+
+    def _may_have_parked_nodes(self, key: Key) -> bool:
+        return daemonset_statements.may_have_parked_nodes(self._daemonsets[key])
 
     def _place(self, daemonset: DaemonSet, node: Node | None) -> Placement | None:
         if node is None:

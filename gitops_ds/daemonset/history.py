@@ -24,6 +24,7 @@ from gitops_ds.core.live import Revision
 from gitops_ds.core.objects import CONTROLLER_REVISION, POD, Key
 from gitops_ds.daemonset.claims import Claim
 from gitops_ds.kube.apimachinery import revisions
+from gitops_ds.rollouts.state import target_revisions
 
 
 class RevisionHistory(msgspec.Struct, frozen=True):
@@ -56,7 +57,7 @@ def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> 
     old = tuple(sorted((r for r in claim.revisions if r.uid not in uids), key=_age))
     number = max((revision.number for revision in old), default=0) + 1
     if not current:
-        body = revisions.new(daemonset, number)
+        body = revisions.new(daemonset, number, target_revisions.NEVER_COPIED)
         key = _key(daemonset, body["metadata"]["name"])
         if (
             namesake is None

@@ -26,7 +26,7 @@ from gitops_ds.kube.client.owned_bodies import OwnedBodies
 from gitops_ds.kube.client.received_bodies import EqualBodies
 from gitops_ds.kube.client.supervisor import Supervisor, ended
 from gitops_ds.ownership import object_owner
-from gitops_ds.rollouts.state import proofs, target_revisions
+from gitops_ds.rollouts.state import proofs, rollout_annotations, target_revisions
 
 _WHOLE = (DAEMONSET, CONTROLLER_REVISION, NODE)
 _NODES = EqualBodies()  # each deployer of a service keeps all nodes
@@ -296,10 +296,10 @@ def _approval_mark(body: Body) -> object:
     revision = revisions.revision_of(body)
     if revision is None:
         return None
-    annotations = revisions.annotations_of(revision)
-    if names.APPROVERS not in annotations:
+    if rollout_annotations.approvers_of(revision) is None:
         return None
-    return frozenset(target_revisions.record_in(revision).passed), annotations.get(names.APPROVALS)
+    approvals = rollout_annotations.approvals_text(revision)
+    return frozenset(target_revisions.record_in(revision).passed), approvals
 
 
 def _has_ended(body: Body) -> bool:

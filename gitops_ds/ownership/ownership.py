@@ -23,6 +23,7 @@ from gitops_ds.ownership.field_managers import (
     owned_fields,
 )
 from gitops_ds.ownership.object_owner import Hold, holder, owner_of
+from gitops_ds.rollouts.state import daemonset_statements
 
 # Field managers of kubectl commands that write a file by Update. Their fields are migrated to us,
 # or a field removed from Git would remain permanently. Without kubectl-rollout and kubectl-edit,
@@ -43,7 +44,7 @@ _TOOLS = frozenset(
         "kustomize-controller",
     )
 )
-_NOT_MIGRATED = frozenset(f"f:{name}" for name in names.READ_BY_ROLLOUTS)
+_NOT_MIGRATED = frozenset(f"f:{name}" for name in daemonset_statements.READ_BY_ROLLOUTS)
 # On objects of Argo CD, which tracks them by this label before 3.0; many charts set it too.
 _INSTANCE = "app.kubernetes.io/instance"
 

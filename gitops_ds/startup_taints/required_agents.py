@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from gitops_ds.core import names
 from gitops_ds.core.daemonset import DaemonSet, Pod
 from gitops_ds.core.live import Node, Revision
 from gitops_ds.core.objects import Key
@@ -171,8 +170,7 @@ def _staged(
         return PodTemplates()
     hashes = proofs.hashes_in_force(proof, revisions)
     proven = CountedTemplate(pod_contents.of_template(required.history.template), hashes)
-    annotations = {**daemonset.annotations, names.PROVEN: proofs.encoded(proof)}
-    by_record = replace(daemonset, annotations=annotations)
+    by_record = proofs.with_proof(daemonset, proof)
     target = target_revisions.target_of(by_record, revisions)
     if target is None or not target.staged:
         return PodTemplates((proven,))

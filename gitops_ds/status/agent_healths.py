@@ -21,8 +21,9 @@ from gitops_ds.core.daemonset import PodCause
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.health import Health, HealthState
 from gitops_ds.core.objects import DAEMONSET, EVENT, Body, Key
-from gitops_ds.kube.apimachinery import daemonsets, pod_cause
+from gitops_ds.kube.apimachinery import pod_cause
 from gitops_ds.rollouts.decisions.stage_inputs import OtherPods
+from gitops_ds.rollouts.state import daemonset_statements
 from gitops_ds.rollouts.views import staged_rollouts
 from gitops_ds.rollouts.views.staged_rollouts import Assemble, StagedRollout
 from gitops_ds.status import health
@@ -61,7 +62,7 @@ async def read(
 
 def _by_status(seen: Observation) -> Health:
     """The health without nodes, by the rule of `kubectl rollout status`."""
-    status = daemonsets.rollout_status(seen.daemonset.raw)
+    status = daemonset_statements.rollout_status(seen.daemonset.raw)
     return Health(HealthState.HEALTHY if status.done else HealthState.PROGRESSING, status.message)
 
 

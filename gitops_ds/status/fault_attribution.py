@@ -13,7 +13,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gitops_ds.core import names
 from gitops_ds.core.daemonset import OnDelete, Pod, PodCause
 from gitops_ds.core.health import Blame, NodeHealth
 from gitops_ds.core.live import Node
@@ -25,7 +24,7 @@ from gitops_ds.kube.apimachinery import daemonsets, node_eligibility, pod_cause
 from gitops_ds.kube.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.rollouts.decisions import failures, node_steps
 from gitops_ds.rollouts.decisions.node_steps import LEAVING
-from gitops_ds.rollouts.state import target_revisions
+from gitops_ds.rollouts.state import daemonset_statements, target_revisions
 from gitops_ds.rollouts.views.staged_rollouts import StagedRollout
 
 DEADLINE = 600.0  # seconds without progress; a Deployment's default progressDeadlineSeconds
@@ -103,7 +102,7 @@ class _Judge:
         self.layout, self.scope, self.now = layout, scope, layout.seen.now
         daemonset = layout.seen.daemonset
         # With a rollout policy OnDelete is part of the staged rollout, not a setting of the user.
-        self.paced = bool(daemonset.annotations.get(names.ROLLOUT_POLICY))
+        self.paced = bool(daemonset_statements.policy(daemonset.annotations))
         self.target = scope.rollout.target if scope.rollout else self._proven()
         on_delete = isinstance(daemonset.strategy, OnDelete) and not self.paced
         self.parks = on_delete or daemonset.suspended
@@ -156,7 +155,7 @@ class _Judge:
         edit the DaemonSet has another one, that no pod gets.
         """
         seen = self.layout.seen
-        if not self.paced or names.TARGET in seen.daemonset.annotations:
+        if not self.paced or daemonset_statements.has_target(seen.daemonset.annotations):
             return None
         return target_revisions.target_of(seen.daemonset, seen.revisions)
 

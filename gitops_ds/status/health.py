@@ -29,7 +29,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.rollouts.decisions import node_steps
-from gitops_ds.rollouts.state import target_revisions
+from gitops_ds.rollouts.state import daemonset_statements, target_revisions
 from gitops_ds.rollouts.views import staged_rollouts
 from gitops_ds.rollouts.views.staged_rollouts import Assemble, StagedRollout
 from gitops_ds.status import fault_attribution
@@ -276,7 +276,7 @@ def node_counts(layout: NodePodLayout) -> Counts | None:
     if not seen.nodes:
         return None
     counts, target = layout.counts(), None
-    if names.ROLLOUT_POLICY in seen.daemonset.annotations:
+    if daemonset_statements.has_policy(seen.daemonset.annotations):
         target = target_revisions.target_of(seen.daemonset, seen.revisions)
     if target is None:
         return counts
@@ -293,7 +293,7 @@ def counts_without_nodes(seen: Observation) -> Counts:
     pods.
     """
     counts = seen.daemonset.counts or Counts()
-    if names.TARGET not in seen.daemonset.annotations:
+    if not daemonset_statements.has_target(seen.daemonset.annotations):
         return counts
     target = target_revisions.target_of(seen.daemonset, seen.revisions)
     if target is None or not target.staged:

@@ -9,10 +9,15 @@ from collections.abc import Callable
 
 import pytest
 
-from gitops_ds.core import names
 from gitops_ds.core.rollouts.staged_rollout import RolloutRecord, RolloutTarget
 from gitops_ds.kube.apimachinery import daemonsets
-from gitops_ds.rollouts.state import halted_templates, proofs, rollout_annotations, target_revisions
+from gitops_ds.rollouts.state import (
+    halted_templates,
+    keys,
+    proofs,
+    rollout_annotations,
+    target_revisions,
+)
 from tests.plan.world import daemonset
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -33,7 +38,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
 )
 def test_a_policy_of_another_writer_is_valid_or_a_value_error(policy: str) -> None:
     body = daemonset("agent", "example.com/agent:1")
-    body["metadata"]["annotations"] = {names.ROLLOUT_POLICY: f'{{"policy": {policy}}}'}
+    body["metadata"]["annotations"] = {keys.ROLLOUT_POLICY: f'{{"policy": {policy}}}'}
     with pytest.raises(ValueError):
         target_revisions.policy_of(daemonsets.daemonset_of(body))
 
@@ -41,7 +46,7 @@ def test_a_policy_of_another_writer_is_valid_or_a_value_error(policy: str) -> No
 def test_the_reason_of_a_hold_is_one_short_line() -> None:
     halted = {"hash": "a", "commit": "", "at": 1.0, "message": "\x1b[31m\n" + "x" * 100_000}
     target = RolloutTarget("a", {}, hashes=frozenset({"a"}))
-    reason = halted_templates.hold_reason({names.HALTED: json.dumps([halted])}, target)
+    reason = halted_templates.hold_reason({keys.HALTED: json.dumps([halted])}, target)
     assert reason.startswith("this template was halted before: \\x1b[31m")
     assert reason.isprintable()
     assert len(reason) < 500
@@ -51,8 +56,8 @@ def test_the_reason_of_a_hold_is_one_short_line() -> None:
 @pytest.mark.parametrize(
     ("read", "nothing"),
     [
-        (lambda text: halted_templates.parse({names.HALTED: text}), ()),
-        (lambda text: proofs.in_force({names.PROVEN: text}), None),
+        (lambda text: halted_templates.parse({keys.HALTED: text}), ()),
+        (lambda text: proofs.in_force({keys.PROVEN: text}), None),
         (target_revisions.decoded, RolloutRecord()),
         (rollout_annotations.decoded_approvals, ()),
     ],

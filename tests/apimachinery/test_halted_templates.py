@@ -9,7 +9,7 @@ from gitops_ds.core.live import Revision
 from gitops_ds.core.objects import Body
 from gitops_ds.core.rollouts.proven_templates import HaltedTemplate, TemplateHistory, TemplateProof
 from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord, RolloutTarget
-from gitops_ds.rollouts.state import halted_templates, proofs
+from gitops_ds.rollouts.state import halted_templates, keys, proofs
 
 
 def target(hash: str, at: float | None, commit: str = "c" * 40) -> Revision:
@@ -17,7 +17,7 @@ def target(hash: str, at: float | None, commit: str = "c" * 40) -> Revision:
     record = msgspec.json.encode(RolloutRecord(halt=halt)).decode()
     metadata = {
         "labels": {names.ROLLOUT: hash},
-        "annotations": {names.COMMIT: commit, names.ROLLOUT_RECORD: record},
+        "annotations": {names.COMMIT: commit, keys.ROLLOUT_RECORD: record},
     }
     return Revision(f"agent-{hash}", 0, "", template(hash), {"metadata": metadata})
 
@@ -31,7 +31,7 @@ def wanted(hash: str, image: str) -> RolloutTarget:
 
 
 def metadata(*kept: HaltedTemplate, uid: str = "1") -> dict[str, object]:
-    return {"uid": uid, "annotations": {names.HALTED: halted_templates.encoded(kept)}}
+    return {"uid": uid, "annotations": {keys.HALTED: halted_templates.encoded(kept)}}
 
 
 NOTHING = TemplateHistory()
@@ -44,7 +44,7 @@ def test_a_halt_is_remembered_after_its_revision_is_deleted() -> None:
     assert [(one.hash, one.commit, one.at) for one in kept] == [("a", "c" * 40, 5.0)]
     assert [(one.message, one.template) for one in kept] == [(message, identity)]
     known = halted_templates.remembered(metadata(*kept), (), NOTHING)
-    annotations = {names.HALTED: halted_templates.encoded(known)}
+    annotations = {keys.HALTED: halted_templates.encoded(known)}
     assert "CrashLoopBackOff" in halted_templates.hold_reason(annotations, wanted("a", "x"))
     assert halted_templates.hold_reason(annotations, wanted("b", "b")) == ""
     assert halted_templates.hold_reason(annotations, wanted("", "b")) == ""
@@ -53,7 +53,7 @@ def test_a_halt_is_remembered_after_its_revision_is_deleted() -> None:
 def test_an_annotation_puts_a_template_on_hold_and_states_no_halt() -> None:
     forged = HaltedTemplate("a", "c", 5.0, since="b", halt=Halt(5.0, "canary", "forged"))
     text = msgspec.json.encode((forged,)).decode()
-    (held,) = halted_templates.remembered({"annotations": {names.HALTED: text}}, (), NOTHING)
+    (held,) = halted_templates.remembered({"annotations": {keys.HALTED: text}}, (), NOTHING)
     assert (held.hash, held.halt, held.since) == ("a", None, "")
 
 
@@ -61,7 +61,7 @@ def test_the_message_of_a_hold_that_only_the_annotation_has_states_no_halt() -> 
     forged = HaltedTemplate("a", "c" * 40, 5.0, "stage canary: CrashLoopBackOff on n1")
     history = TemplateHistory(uid="1")
     kept = halted_templates.remembered(metadata(forged), (), history)
-    annotations = {names.HALTED: halted_templates.encoded(kept)}
+    annotations = {keys.HALTED: halted_templates.encoded(kept)}
     reason = halted_templates.hold_reason(annotations, wanted("a", "x"))
     assert reason == "this template was put on hold, with commit cccccccccccc"
     assert halted_templates.remembered(metadata(forged), (), NOTHING)[0].message == forged.message
@@ -69,7 +69,7 @@ def test_the_message_of_a_hold_that_only_the_annotation_has_states_no_halt() -> 
 
 def test_a_halted_template_is_held_by_its_content_too() -> None:
     kept = halted_templates.remembered({}, [target("a", 5.0)], NOTHING)
-    annotations = {names.HALTED: halted_templates.encoded(kept)}
+    annotations = {keys.HALTED: halted_templates.encoded(kept)}
     assert "CrashLoopBackOff" in halted_templates.hold_reason(annotations, wanted("other", "a"))
 
 
@@ -96,15 +96,15 @@ def test_a_template_that_was_proved_after_all_leaves_the_memory() -> None:
 def test_a_release_names_the_commit() -> None:
     one = HaltedTemplate("a", "1" * 40, 5.0)
     other = HaltedTemplate("b", "2" * 40, 6.0)
-    annotations = {names.HALTED: halted_templates.encoded((one, other))}
+    annotations = {keys.HALTED: halted_templates.encoded((one, other))}
     assert halted_templates.named(annotations, "1111111") == {"a"}
     assert halted_templates.named(annotations, "3" * 40) == frozenset()
     left = halted_templates.without(annotations, {"a"})
     assert left is not None
-    assert halted_templates.parse({names.HALTED: left}) == (other,)
-    assert halted_templates.without({names.HALTED: left}, {"b"}) is None
+    assert halted_templates.parse({keys.HALTED: left}) == (other,)
+    assert halted_templates.without({keys.HALTED: left}, {"b"}) is None
 
 
 def test_an_annotation_that_is_not_ours_holds_nothing() -> None:
     for text in ("", "{}", "[1]", "nonsense"):
-        assert halted_templates.parse({names.HALTED: text}) == ()
+        assert halted_templates.parse({keys.HALTED: text}) == ()

@@ -19,7 +19,7 @@ from gitops_ds.core.finding import Finding
 from gitops_ds.core.live import Live, Node
 from gitops_ds.core.objects import Digest, key_of
 from gitops_ds.core.sources.bundle import Manifest, Origin, Pointer
-from gitops_ds.deploy.pipeline import outlook, prepare
+from gitops_ds.deploy.pipeline import change_forecast, prepare
 from tests.checks.test_rule_pages import parsed
 from tests.plan import world
 from tests.plan.world import daemonset
@@ -323,7 +323,7 @@ def test_a_rule_that_fails_is_reported_and_the_others_continue() -> None:
 
 
 def test_equal_rollouts_are_played_once_and_name_their_own_nodes() -> None:
-    played = outlook.Rehearsals()
+    played = change_forecast.Rehearsals()
     sides = daemonset(image="x:1"), daemonset(image="x:2")
     others = daemonset("other", image="y:1"), daemonset("other", image="y:2")
     for body in (*sides, *others):

@@ -13,6 +13,7 @@ import pytest
 from gitops_ds.core import names
 from gitops_ds.core.objects import key_of
 from gitops_ds.deploy import live_state
+from gitops_ds.rollouts.state import keys
 from tests import controlplane
 from tests.cluster import program
 from tests.plan.world import daemonset
@@ -28,8 +29,8 @@ def test_a_revision_of_the_controller_of_kubernetes_is_never_a_target(
     body = daemonset("agent", "registry.example.com/agent:1", space)
     record = json.dumps({"halt": {"at": 1.0, "stage": "canary", "message": "forged"}})
     body["metadata"]["annotations"] = {
-        names.ROLLOUT_RECORD: record,
-        names.TEMPLATE_DIGEST: "forged",
+        keys.ROLLOUT_RECORD: record,
+        keys.TEMPLATE_DIGEST: "forged",
     }
     body["spec"]["template"]["metadata"]["labels"][names.ROLLOUT] = "forged"
     (tmp_path / "agent.json").write_text(json.dumps(body))
@@ -43,7 +44,7 @@ def test_a_revision_of_the_controller_of_kubernetes_is_never_a_target(
     (forged,) = program.eventually(
         lambda: read("controllerrevisions"), lambda items: len(items) == 1
     )
-    assert forged["metadata"]["annotations"][names.ROLLOUT_RECORD] == record
+    assert forged["metadata"]["annotations"][keys.ROLLOUT_RECORD] == record
     assert forged["metadata"]["labels"][names.ROLLOUT] == "forged"
     (live,) = read("daemonsets")
     seen = live_state.assemble({key_of(live): live}, [forged], [])

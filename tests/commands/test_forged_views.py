@@ -17,7 +17,8 @@ from gitops_ds.core.cluster import ClusterReader
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.objects import CONFIG_MAP, NODE
 from gitops_ds.core.rollouts.staged_rollout import HoldKind
-from gitops_ds.rollouts.state import rollout_ledger
+from gitops_ds.rollouts.state import keys, rollout_ledger
+from gitops_ds.rollouts.state.daemonset_statements import RolloutPhase
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.status import agents
 from gitops_ds.status.agents import Agent
@@ -29,8 +30,8 @@ from tests.deploy.test_forged_annotations import AT_ONCE, REPORTED, at_canary, f
 
 play = rollout_scene.play
 
-ENDED = {names.TARGET: None, names.PHASE: names.COMPLETE}
-NO_ROLLOUT = {names.ROLLOUT_POLICY: None, names.TARGET: None, names.PHASE: None}
+ENDED = {keys.TARGET: None, keys.PHASE: RolloutPhase.COMPLETE}
+NO_ROLLOUT = {keys.ROLLOUT_POLICY: None, keys.TARGET: None, keys.PHASE: None}
 
 
 async def waited(scene: Scene, cluster: ClusterReader | None = None) -> list[str]:
@@ -61,7 +62,7 @@ async def shown(scene: Scene) -> Agent:
 
 @both
 @pytest.mark.play(options=REPORTED)
-@pytest.mark.parametrize("forged", [ENDED, NO_ROLLOUT, {names.ROLLOUT_POLICY: AT_ONCE}])
+@pytest.mark.parametrize("forged", [ENDED, NO_ROLLOUT, {keys.ROLLOUT_POLICY: AT_ONCE}])
 async def test_a_wait_does_not_end_by_an_annotation_that_the_deployer_did_not_announce(
     scene: Scene, /, powers: Powers, forged: Mapping[str, str | None]
 ) -> None:

@@ -16,7 +16,7 @@ from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import Cluster
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET
 from gitops_ds.kube.apimachinery import daemonsets, revisions
-from gitops_ds.rollouts.state import rollout_annotations, target_revisions
+from gitops_ds.rollouts.state import keys, rollout_annotations, target_revisions
 from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator import virtual_time
 from tests.simulator.setup import daemonset
@@ -39,7 +39,7 @@ def play(
             body = copy.deepcopy(daemonset())
             if policy is not None:
                 text = target_revisions.policy_text(policy, ())
-                body["metadata"].setdefault("annotations", {})[names.ROLLOUT_POLICY] = text
+                body["metadata"].setdefault("annotations", {})[keys.ROLLOUT_POLICY] = text
             made = daemonsets.daemonset_of(await client.create(DAEMONSET, body))
             template = copy.deepcopy(dict(made.template))
             template["spec"]["containers"][0]["image"] = "agent:2"
@@ -47,7 +47,7 @@ def play(
             name = str(target["metadata"]["name"])
             await client.create(CONTROLLER_REVISION, target)
             if policy is not None:
-                annotations = {names.TARGET: name}
+                annotations = {keys.TARGET: name}
                 patch = {"metadata": {"annotations": annotations}}
                 await client.patch(DAEMONSET, "default", "agent", patch)
             await scene(client, name)
@@ -110,7 +110,7 @@ async def test_an_approval_names_the_hash_of_its_target_and_another_hash_is_refu
 async def test_the_annotation_is_refused_if_the_repository_has_approvers(
     cluster: Cluster, name: str, /
 ) -> None:
-    patch = {"metadata": {"annotations": {names.APPROVERS: "team-gpu"}}}
+    patch = {"metadata": {"annotations": {keys.APPROVERS: "team-gpu"}}}
     await cluster.patch(CONTROLLER_REVISION, "default", name, patch)
     request = StageRequest("ds/agent", "gpu")
     with pytest.raises(errors.Refused, match=r"only the approvers.*team-gpu.*--commit"):

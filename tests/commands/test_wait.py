@@ -20,6 +20,7 @@ from gitops_ds.core.sources.source_status import Condition, SourceStatus
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import source_status_store, state_store
 from gitops_ds.kube.apimachinery import timestamps
+from gitops_ds.rollouts.state import keys
 from gitops_ds.status import agent_json, agents
 from gitops_ds.status.agents import Agent
 from gitops_ds.testing.simulator import Client, virtual_time
@@ -163,7 +164,7 @@ async def test_a_late_watch_ends_no_wait_before_a_staged_rollout_that_keeps_the_
 ):
     async with set_up(3) as there:
         waiting = await waiting_on_a_late_watch(there)
-        begin = {names.TARGET: "agent-5d8c9", names.ROLLOUT_POLICY: '{"stages": []}'}
+        begin = {keys.TARGET: "agent-5d8c9", keys.ROLLOUT_POLICY: '{"stages": []}'}
         await there.people.patch(
             DAEMONSET, "default", "agent", {"metadata": {"annotations": begin}}
         )

@@ -40,7 +40,7 @@ from gitops_ds.core.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, P
 from gitops_ds.core.rollouts.proven_templates import TemplateProof
 from gitops_ds.core.rollouts.staged_rollout import RolloutRecord
 from gitops_ds.kube.apimachinery import daemonsets, revisions
-from gitops_ds.rollouts.state import proofs, target_revisions
+from gitops_ds.rollouts.state import keys, proofs, target_revisions
 from gitops_ds.testing.simulator import faults as simulator_faults
 from gitops_ds.testing.simulator.faults import RequestFault, Silence, SimulatedRequest
 from tests import profiles
@@ -150,13 +150,13 @@ async def _a_rollout_begins(there: Setup, record: RolloutRecord | None = None) -
     template["spec"]["containers"][0]["image"] = "agent:2"
     target = target_revisions.body_of(owner, template, "")
     if record is not None:
-        target["metadata"]["annotations"] = {names.ROLLOUT_RECORD: target_revisions.encoded(record)}
+        target["metadata"]["annotations"] = {keys.ROLLOUT_RECORD: target_revisions.encoded(record)}
     await there.people.create(CONTROLLER_REVISION, target)
     proof = TemplateProof(proofs.identity(owner.template), "", 0.0)
     annotations = {
-        names.ROLLOUT_POLICY: target_revisions.policy_text(policy, ()),
-        names.PROVEN: proofs.encoded(proof),
-        names.TARGET: target["metadata"]["name"],
+        keys.ROLLOUT_POLICY: target_revisions.policy_text(policy, ()),
+        keys.PROVEN: proofs.encoded(proof),
+        keys.TARGET: target["metadata"]["name"],
     }
     patch = {
         "metadata": {"annotations": annotations},

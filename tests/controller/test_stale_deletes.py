@@ -12,10 +12,10 @@ import pytest
 
 from gitops_ds.controller import executor
 from gitops_ds.controller.actions import WriteHooks
-from gitops_ds.core import names
 from gitops_ds.core.decision import Decision, DeleteCause, DeletePod, Observation
 from gitops_ds.core.objects import DAEMONSET, POD, Body, Key
 from gitops_ds.kube.apimachinery import daemonsets, pods
+from gitops_ds.rollouts.state import keys
 from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator import NodeSpec
 from tests.simulator.setup import daemonset
@@ -52,7 +52,7 @@ async def world(cluster: simulator.SimulatedCluster) -> Body:
     """A DaemonSet with a proven template, and a pod."""
     cluster.add_nodes([NodeSpec("node-0")])
     body: dict[str, Any] = daemonset()
-    body["metadata"]["annotations"] = {names.PROVEN: "{}"}
+    body["metadata"]["annotations"] = {keys.PROVEN: "{}"}
     made = await cluster.create(DAEMONSET, body)
     spec = {"containers": [{"name": "agent", "image": "agent:1"}]}
     await cluster.create(
@@ -75,7 +75,7 @@ async def counted(cluster: simulator.SimulatedCluster, body: Body) -> Body:
 
 
 async def targeted(cluster: simulator.SimulatedCluster, body: Body) -> Body:
-    annotations = {names.TARGET: "agent-another"}
+    annotations = {keys.TARGET: "agent-another"}
     patch = {"metadata": {"annotations": annotations}}
     await cluster.patch(DAEMONSET, "default", body["metadata"]["name"], patch)
     return body

@@ -26,6 +26,7 @@ from gitops_ds.core.objects import DAEMONSET, NODE, POD, Body, Resource
 from gitops_ds.core.required_agents import RequiredInGit
 from gitops_ds.core.startup_taints import OWN, Enforce, StartupTaintPolicy
 from gitops_ds.kube.apimachinery import nodes, pods
+from gitops_ds.rollouts.state import keys
 from gitops_ds.startup_taints.startup_taints import GitInputs
 from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator import faults, virtual_time
@@ -446,7 +447,7 @@ EDITS: dict[str, dict[str, Any]] = {
     "minReadySeconds": {"spec": {"minReadySeconds": 0}},
     "no annotation": annotated(names.REQUIRED_FOR_WORK, None),
     "suspended": annotated(names.SUSPEND, "true"),
-    "a policy": annotated(names.ROLLOUT_POLICY, "{}"),
+    "a policy": annotated(keys.ROLLOUT_POLICY, "{}"),
 }
 
 

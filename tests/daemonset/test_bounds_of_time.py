@@ -11,7 +11,7 @@ from gitops_ds.daemonset import decide, memory
 from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.daemonset.indexes import Owned
 from gitops_ds.daemonset.memory import OFTEN, WINDOW, PendingWrites, Repetition
-from gitops_ds.daemonset.rollout_simulation import RolloutPace
+from gitops_ds.daemonset.rollout_forecast import RolloutPace
 from gitops_ds.daemonset.workqueue import BACKOFF, WorkQueue
 from tests.daemonset.world import World, daemonset, node, rolling
 

@@ -15,6 +15,7 @@ from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Ke
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.daemonset.indexes import PodsByNode
+from gitops_ds.rollouts.state import keys
 from tests.daemonset.world import OWNER, START, World, daemonset, node
 
 KEY = Key("apps", "DaemonSet", "logging", "agent")
@@ -168,7 +169,7 @@ def test_a_rollout_continues_when_a_node_where_it_runs_changes_its_health() -> N
     ready = copy.deepcopy(world.nodes[0])
     ready["status"]["conditions"][0]["status"] = "False"
     assert filled(world).apply(NODE, EventType.MODIFIED, ready, "200") == set()
-    world.body["metadata"]["annotations"][names.TARGET] = "agent-2"
+    world.body["metadata"]["annotations"][keys.TARGET] = "agent-2"
     assert filled(world).apply(NODE, EventType.MODIFIED, ready, "200") == {KEY}
     evicts = node("node-0", taints=TAINT)
     world.nodes[0] = evicts
@@ -179,7 +180,7 @@ def test_a_rollout_continues_when_a_node_where_it_runs_changes_its_health() -> N
 @pytest.mark.parametrize("left", [0, 1])
 def test_a_node_that_was_parked_is_updated_after_the_rollout(left: int) -> None:
     world = settled()
-    world.body["metadata"]["annotations"][names.ROLLOUT_POLICY] = "{}"
+    world.body["metadata"]["annotations"][keys.ROLLOUT_POLICY] = "{}"
     desired = len(world.nodes)
     updated = {"desiredNumberScheduled": desired, "updatedNumberScheduled": desired - left}
     world.body["status"] = {**(world.body.get("status") or {}), **updated}

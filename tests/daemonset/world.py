@@ -34,6 +34,7 @@ from gitops_ds.core.live import Node
 from gitops_ds.core.objects import POD
 from gitops_ds.daemonset import decide
 from gitops_ds.kube.apimachinery import daemonsets, nodes, pods, revisions, timestamps
+from gitops_ds.rollouts.state import keys
 
 START = 1_800_000_000.0
 OWNER = {
@@ -191,7 +192,7 @@ class World:
             case PromoteRevision(key=key, labels=labels, proof=proof):
                 metadata = self.revisions[key.name]["metadata"]
                 if proof:
-                    metadata.setdefault("annotations", {})[names.PROOF] = proof
+                    metadata.setdefault("annotations", {})[keys.PROOF] = proof
                 metadata["labels"] = dict(labels)
                 metadata["ownerReferences"] = [OWNER]
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 
 from gitops_ds.controller.controller import Controller
-from gitops_ds.core import errors, names
+from gitops_ds.core import errors
 from gitops_ds.core.cluster import Cluster
 from gitops_ds.core.daemonset import Pod
 from gitops_ds.core.decision import Action, Observation, Powers
@@ -33,7 +33,7 @@ from gitops_ds.deploy.loop import Loop
 from gitops_ds.kube.apimachinery import pods, revisions
 from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.rollouts.controller.rollouts import Rollouts
-from gitops_ds.rollouts.state import target_revisions
+from gitops_ds.rollouts.state import keys, target_revisions
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.rollouts.views import staged_rollouts
 from gitops_ds.rollouts.views.staged_rollouts import StagedRollout
@@ -303,7 +303,7 @@ async def ends(scene: Scene, tag: str, nodes: int = NODES) -> None:
     await asyncio.sleep(120)
     assert await scene.tag() == tag
     daemonset = await scene.daemonset()
-    assert names.TARGET not in daemonset["metadata"]["annotations"]
+    assert keys.TARGET not in daemonset["metadata"]["annotations"]
     assert daemonset["status"]["updatedNumberScheduled"] == nodes
     uids = {pod.uid for _, pod in scene.pods().values()}
     await asyncio.sleep(1200)

@@ -18,7 +18,7 @@ from gitops_ds.core.events.base import Performed
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, Body
 from gitops_ds.core.rollouts.proven_templates import TemplateProof
 from gitops_ds.core.rollouts.staged_rollout import FailedNode, Halt, RolloutRecord
-from gitops_ds.rollouts.state import proofs
+from gitops_ds.rollouts.state import keys, proofs
 from gitops_ds.testing.simulator import NodeSpec
 from tests.deploy import rollout_scene
 from tests.deploy.rollout_scene import Scene, both, ends
@@ -94,14 +94,14 @@ async def test_a_forged_halt_causes_no_revert(scene: Scene, /, powers: Powers) -
     forged = revision(
         body,
         **{
-            names.ROLLOUT_RECORD: msgspec.json.encode(RolloutRecord(halt=halt)).decode(),
-            names.TEMPLATE_DIGEST: digest(body),
+            keys.ROLLOUT_RECORD: msgspec.json.encode(RolloutRecord(halt=halt)).decode(),
+            keys.TEMPLATE_DIGEST: digest(body),
             names.COMMIT: scene.history.id(1),
-            names.SINCE: scene.history.id(0),
+            keys.SINCE: scene.history.id(0),
         },
     )
     await scene.cluster.client("kube-controller-manager").create(CONTROLLER_REVISION, forged)
-    await edit(scene, {names.TARGET: "agent-forged"}, body["spec"]["template"])
+    await edit(scene, {keys.TARGET: "agent-forged"}, body["spec"]["template"])
     for _ in range(20):
         await asyncio.sleep(10)
         assert scene.loop is not None
@@ -121,9 +121,9 @@ async def test_a_forged_proof_proves_no_template(scene: Scene, /, powers: Powers
     del template["$patch"]
     proof = TemplateProof(proofs.identity(template), "f" * 40, 9e12, since=9e12)
     text = proofs.encoded(proof)
-    forged["metadata"]["annotations"][names.PROOF] = text
+    forged["metadata"]["annotations"][keys.PROOF] = text
     await scene.cluster.client("kube-controller-manager").create(CONTROLLER_REVISION, forged)
-    await edit(scene, {names.TARGET: "agent-forged", names.PROVEN: text}, template)
+    await edit(scene, {keys.TARGET: "agent-forged", keys.PROVEN: text}, template)
     for _ in range(60):
         await asyncio.sleep(10)
         assert scene.loop is not None

@@ -21,8 +21,9 @@ from gitops_ds.core.skip_reasons import DriftPolicy
 from gitops_ds.kube.apimachinery import revisions
 from gitops_ds.kube.client.owned_bodies import OwnedBodies
 from gitops_ds.ownership.options import ApplyOptions
-from gitops_ds.rollouts.state import announced_daemonsets, proofs, rollout_ledger
+from gitops_ds.rollouts.state import announced_daemonsets, keys, proofs, rollout_ledger
 from gitops_ds.rollouts.state.announced_daemonsets import DaemonSetWrite
+from gitops_ds.rollouts.state.daemonset_statements import RolloutPhase
 from gitops_ds.status import agents
 from gitops_ds.testing.simulator import PodFault, Trouble
 from gitops_ds.testing.simulator import faults as simulator_faults
@@ -60,14 +61,14 @@ def proof_of(template: Body) -> str:
 @pytest.mark.parametrize(
     ("forged", "named"),
     [
-        ({names.ROLLOUT_POLICY: AT_ONCE}, names.ROLLOUT_POLICY),
-        ({names.ROLLOUT_POLICY: None}, names.ROLLOUT_POLICY),
-        ({names.ROLLOUT_POLICY: None, names.TARGET: None}, names.ROLLOUT_POLICY),
-        ({names.ROLLOUT_POLICY: "unreadable"}, names.ROLLOUT_POLICY),
-        ({names.TARGET: "nowhere"}, names.TARGET),
-        ({names.TARGET: None, names.PHASE: names.COMPLETE}, names.TARGET),
-        ({names.TARGET: ""}, names.TARGET),
-        ({names.PROVEN: proof_of({})}, names.PROVEN),
+        ({keys.ROLLOUT_POLICY: AT_ONCE}, keys.ROLLOUT_POLICY),
+        ({keys.ROLLOUT_POLICY: None}, keys.ROLLOUT_POLICY),
+        ({keys.ROLLOUT_POLICY: None, keys.TARGET: None}, keys.ROLLOUT_POLICY),
+        ({keys.ROLLOUT_POLICY: "unreadable"}, keys.ROLLOUT_POLICY),
+        ({keys.TARGET: "nowhere"}, keys.TARGET),
+        ({keys.TARGET: None, keys.PHASE: RolloutPhase.COMPLETE}, keys.TARGET),
+        ({keys.TARGET: ""}, keys.TARGET),
+        ({keys.PROVEN: proof_of({})}, keys.PROVEN),
     ],
 )
 async def test_a_forged_annotation_changes_no_node_and_is_named(
@@ -93,10 +94,10 @@ async def test_a_forged_annotation_changes_no_node_and_is_named(
 @pytest.mark.parametrize(
     ("forged", "text"),
     [
-        (names.ROLLOUT_POLICY, AT_ONCE),
-        (names.ROLLOUT_POLICY, None),
-        (names.PROVEN, AT_ONCE),
-        (names.TARGET, AT_ONCE),
+        (keys.ROLLOUT_POLICY, AT_ONCE),
+        (keys.ROLLOUT_POLICY, None),
+        (keys.PROVEN, AT_ONCE),
+        (keys.TARGET, AT_ONCE),
     ],
 )
 async def test_a_forged_annotation_is_corrected_and_the_rollout_ends(
@@ -186,7 +187,7 @@ async def test_a_policy_on_a_daemonset_that_git_gives_none_is_not_read(scene: Sc
     scene.push("2")
     await scene.until(lambda: len(scene.on("2")) == NODES)
     await asyncio.sleep(10)
-    await forge(scene, {names.ROLLOUT_POLICY: AT_ONCE})
+    await forge(scene, {keys.ROLLOUT_POLICY: AT_ONCE})
     await asyncio.sleep(10)
     assert scene.controller is not None
     seen = scene.controller.observer.observe(scene.controller.observer.keys[0])
@@ -199,7 +200,7 @@ async def test_a_forged_proof_at_rest_becomes_no_proof_of_its_revision(scene: Sc
     patch = {"spec": {"template": {"spec": {"schedulerName": "mallory"}}}}
     await scene.cluster.client("mallory").patch(DAEMONSET, "default", "agent", patch)
     await asyncio.sleep(10)
-    await forge(scene, {names.PROVEN: proof_of((await scene.daemonset())["spec"]["template"])})
+    await forge(scene, {keys.PROVEN: proof_of((await scene.daemonset())["spec"]["template"])})
     await asyncio.sleep(600)
     known = map(revisions.revision_of, scene.cluster.server.store.all(CONTROLLER_REVISION))
     proven = [one for one in known if one is not None and proofs.proof_in(one) is not None]

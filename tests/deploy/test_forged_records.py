@@ -19,7 +19,7 @@ from gitops_ds.core.skip_reasons import DriftPolicy
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import daemonsets, revisions
 from gitops_ds.ownership.options import ApplyOptions
-from gitops_ds.rollouts.state import proofs, rollout_ledger, target_revisions
+from gitops_ds.rollouts.state import keys, proofs, rollout_ledger, target_revisions
 from gitops_ds.testing.simulator import faults as simulator_faults
 from gitops_ds.testing.simulator.faults import RequestFault, Silence, SimulatedRequest
 from tests.deploy import rollout_scene
@@ -31,7 +31,7 @@ HALT = Halt(time.time(), "canary", "forged", (FailedNode("node-0", "Forged"),))
 
 
 async def target_of(scene: Scene) -> Body:
-    name = (await scene.daemonset())["metadata"]["annotations"][names.TARGET]
+    name = (await scene.daemonset())["metadata"]["annotations"][keys.TARGET]
     return await scene.cluster.get(CONTROLLER_REVISION, "default", name)
 
 
@@ -61,7 +61,7 @@ async def stays_at_canary(scene: Scene, seconds: int = 60) -> None:
 async def test_a_forged_halt_does_not_count(scene: Scene, /) -> None:
     record = await at_canary(scene)
     text = target_revisions.encoded(replace(record, halt=HALT))
-    await forge(scene, **{names.ROLLOUT_RECORD: text})
+    await forge(scene, **{keys.ROLLOUT_RECORD: text})
     for _ in range(12):
         await asyncio.sleep(5)
         assert scene.loop is not None
@@ -74,7 +74,7 @@ async def test_a_forged_halt_does_not_count(scene: Scene, /) -> None:
 async def test_a_forged_passed_stage_opens_none(scene: Scene, /, powers: Powers) -> None:
     record = await at_canary(scene)
     forged = replace(record, passed={"canary": time.time(), "rest": time.time()}, early=True)
-    await forge(scene, **{names.ROLLOUT_RECORD: target_revisions.encoded(forged)})
+    await forge(scene, **{keys.ROLLOUT_RECORD: target_revisions.encoded(forged)})
     await stays_at_canary(scene)
     await ends(scene, "2")
 
@@ -85,7 +85,7 @@ async def test_a_forged_proof_of_the_target_ends_no_rollout(scene: Scene, /) -> 
     assert revision is not None
     identity = proofs.identity(revision.template)
     proof = TemplateProof(identity, "f" * 40, time.time(), ProofKind.ROLLOUT, since=9e12)
-    await forge(scene, **{names.PROOF: proofs.encoded(proof)})
+    await forge(scene, **{keys.PROOF: proofs.encoded(proof)})
     await stays_at_canary(scene)
     await ends(scene, "2")
 
@@ -100,9 +100,9 @@ async def test_a_stage_of_approvers_opens_by_no_annotation_of_others(scene: Scen
     rollout = scene.observed()
     assert rollout is not None
     text = f'[{{"stage":"rest","hash":"{rollout.target.hash}","from":"team-a","by":"eve"}}]'
-    await forge(scene, **{names.APPROVALS: text})
+    await forge(scene, **{keys.APPROVALS: text})
     await stays_at_canary(scene)
-    await forge(scene, **{names.APPROVERS: None, names.APPROVE: "rest"})
+    await forge(scene, **{keys.APPROVERS: None, names.APPROVE: "rest"})
     await stays_at_canary(scene)
     assert scene.controller is not None
     scene.controller.claim("without-approvers")
@@ -149,7 +149,7 @@ async def test_records_of_a_version_without_digests_are_adopted_once(scene: Scen
     assert scene.record().passed == before.passed
     scene.kill()
     text = target_revisions.encoded(replace(scene.record(), halt=HALT))
-    await forge(scene, **{names.ROLLOUT_RECORD: text})
+    await forge(scene, **{keys.ROLLOUT_RECORD: text})
     scene.start()
     await ends(scene, "2")
     assert not any(isinstance(event, RolloutHalted) for event in scene.events)
@@ -181,12 +181,12 @@ async def test_a_halt_of_a_daemonset_of_others_halts_no_other_rollout(scene: Sce
     scene.controller.claim("test")
     record = await at_canary(scene)
     ours = await scene.daemonset()
-    policy = ours["metadata"]["annotations"][names.ROLLOUT_POLICY]
+    policy = ours["metadata"]["annotations"][keys.ROLLOUT_POLICY]
     policy = policy.replace('"stages"', '"onFailure":{"scope":"cluster"},"stages"')
     annotations = {
         **ours["metadata"]["annotations"],
-        names.ROLLOUT_POLICY: policy,
-        names.TARGET: "tenant-1",
+        keys.ROLLOUT_POLICY: policy,
+        keys.TARGET: "tenant-1",
     }
     mallory = scene.cluster.client("mallory")
     metadata = {"name": "tenant", "namespace": "default", "annotations": annotations}
@@ -204,7 +204,7 @@ async def test_a_halt_of_a_daemonset_of_others_halts_no_other_rollout(scene: Sce
     )
     revision = target_revisions.body_of(daemonsets.daemonset_of(made), template, "")
     text = target_revisions.encoded(replace(record, halt=HALT))
-    revision["metadata"] |= {"name": "tenant-1", "annotations": {names.ROLLOUT_RECORD: text}}
+    revision["metadata"] |= {"name": "tenant-1", "annotations": {keys.ROLLOUT_RECORD: text}}
     await mallory.create(CONTROLLER_REVISION, revision)
     await scene.until(lambda: len(scene.on("2")) > CANARIES, minutes=10)
 
@@ -236,7 +236,7 @@ async def test_a_target_that_another_writer_replaced_gets_no_pod_and_the_rollout
         assert scene.on("evil") == set()
     hold = scene.decision.hold
     assert hold is not None
-    assert (hold.kind, names.TARGET in hold.reason) == (HoldKind.EDITED, True)
+    assert (hold.kind, keys.TARGET in hold.reason) == (HoldKind.EDITED, True)
     scene.of_deployer = simulator_faults.none
     await scene.until(lambda: len(scene.on("2")) > CANARIES)
     await ends(scene, "2")

@@ -17,7 +17,7 @@ from gitops_ds.core.rollouts.proven_templates import ProofKind, TemplateHistory
 from gitops_ds.core.skip_reasons import DriftPolicy
 from gitops_ds.deploy import state_store
 from gitops_ds.ownership.options import ApplyOptions
-from gitops_ds.rollouts.state import proofs
+from gitops_ds.rollouts.state import keys, proofs
 from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator import NodeSpec, PodFault, Trouble, virtual_time
 from gitops_ds.testing.simulator import faults as simulator_faults
@@ -124,7 +124,7 @@ async def test_a_daemonset_that_was_created_again_with_its_template_keeps_the_pr
     await asyncio.sleep(120)
     assert (await scene.daemonset())["metadata"]["uid"] != uid
     assert history(scene).proof == before.proof
-    assert names.TARGET not in (await scene.daemonset())["metadata"]["annotations"]
+    assert keys.TARGET not in (await scene.daemonset())["metadata"]["annotations"]
     scene.push("2")
     await ends(scene, "2")
 
@@ -192,9 +192,9 @@ def test_a_rollout_of_a_forged_target_proves_no_template() -> None:
         await forge(
             scene,
             annotations={
-                names.TARGET: revision,
-                names.PHASE: "Progressing",
-                names.ROLLOUT_POLICY: '{"policy": {"stages": ["all"]}, "pools": []}',
+                keys.TARGET: revision,
+                keys.PHASE: "Progressing",
+                keys.ROLLOUT_POLICY: '{"policy": {"stages": ["all"]}, "pools": []}',
             },
         )
         await never_proven(scene, evil(forged), 1800)

@@ -11,7 +11,7 @@ from gitops_ds.core import names
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.events.rollouts import RolloutHeld
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, Body
-from gitops_ds.rollouts.state import halted_templates
+from gitops_ds.rollouts.state import halted_templates, keys
 from gitops_ds.testing.simulator import PodFault, Trouble
 from tests.deploy import rollout_scene
 from tests.deploy.rollout_scene import NODES, Scene, both, ends, spoil
@@ -56,7 +56,7 @@ async def test_a_halted_template_is_remembered_after_the_revert_and_held_when_ap
     released = await service_requests.release_rollouts(scene.cluster, "test", scene.history.id(1))
     assert [str(key) for key in released] == ["DaemonSet default/agent"]
     await ends(scene, "2")
-    assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
+    assert keys.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
 
 
 @both
@@ -65,7 +65,7 @@ async def test_a_halted_rollout_stays_halted_without_the_annotation_of_halted_te
 ) -> None:
     """Who may write the DaemonSet alone releases no rollout in progress."""
     await halted(scene)
-    canaries, patch = scene.on("2"), {"metadata": {"annotations": {names.HALTED: None}}}
+    canaries, patch = scene.on("2"), {"metadata": {"annotations": {keys.HALTED: None}}}
     spoil(scene)
     for _ in range(5):
         await scene.cluster.client(names.FIELD_MANAGER).patch(DAEMONSET, "default", "agent", patch)
@@ -108,9 +108,9 @@ async def test_the_target_names_the_last_commit_without_the_template(scene: Scen
     (target,) = [
         one
         for one in (await scene.cluster.list(CONTROLLER_REVISION)).items
-        if names.TEMPLATE_DIGEST in one["metadata"]["annotations"]
+        if keys.TEMPLATE_DIGEST in one["metadata"]["annotations"]
         and names.ROLLOUT in one["metadata"]["labels"]
     ]
     annotations = target["metadata"]["annotations"]
     assert annotations[names.COMMIT] == scene.history.id(2)
-    assert annotations[names.SINCE] == scene.history.id(0)
+    assert annotations[keys.SINCE] == scene.history.id(0)

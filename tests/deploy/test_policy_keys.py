@@ -13,6 +13,7 @@ from gitops_ds.core.decision import Powers
 from gitops_ds.core.events.deployer import Reconciled
 from gitops_ds.core.objects import CONTROLLER_REVISION
 from gitops_ds.core.skip_reasons import SkipReason
+from gitops_ds.rollouts.state import keys
 from gitops_ds.testing.simulator import NodeSpec, PodFault, Trouble
 from tests.deploy import rollout_scene
 from tests.deploy.rollout_scene import NODES, POLICY, Scene, both, ends, spoil
@@ -54,7 +55,7 @@ async def test_the_strategy_of_git_is_back_after_the_rollout_and_restarts_no_pod
     await asyncio.sleep(300)
     daemonset = await scene.daemonset()
     assert daemonset["spec"]["updateStrategy"]["type"] == "RollingUpdate"
-    assert names.TARGET not in daemonset["metadata"]["annotations"]
+    assert keys.TARGET not in daemonset["metadata"]["annotations"]
     assert await scene.tag() == "2"
     assert daemonset["status"]["updatedNumberScheduled"] == NODES
     await asyncio.sleep(3600)
@@ -99,7 +100,7 @@ async def test_the_template_is_written_early_and_the_nodes_left_keep_their_stage
     await committed_early(scene)
     assert 5 < len(scene.on("2")) < NODES
     daemonset = await scene.daemonset()
-    assert names.TARGET in daemonset["metadata"]["annotations"]
+    assert keys.TARGET in daemonset["metadata"]["annotations"]
     scene.cluster.add_nodes([NodeSpec("new")])
     await asyncio.sleep(60)
     assert "new" in scene.on("2")
@@ -109,7 +110,7 @@ async def test_the_template_is_written_early_and_the_nodes_left_keep_their_stage
     await scene.until(lambda: len(scene.on("2")) == NODES + 1)
     await asyncio.sleep(600)
     daemonset = await scene.daemonset()
-    assert names.TARGET not in daemonset["metadata"]["annotations"]
+    assert keys.TARGET not in daemonset["metadata"]["annotations"]
     assert daemonset["status"]["updatedNumberScheduled"] == NODES + 1
     stored = (await scene.cluster.list(CONTROLLER_REVISION)).items
     assert sorted(one["revision"] for one in stored) == [1, 2]
@@ -136,7 +137,7 @@ async def test_another_commit_puts_the_proven_template_back_first(
     await asyncio.sleep(600)
     assert await scene.tag() == "2"
     daemonset = await scene.daemonset()
-    assert names.TARGET not in daemonset["metadata"]["annotations"]
+    assert keys.TARGET not in daemonset["metadata"]["annotations"]
 
 
 def skipped(scene: Scene) -> list[str]:
@@ -210,7 +211,7 @@ async def test_a_stage_waits_for_its_approval_on_the_target_revision_of_each_rol
         hold = scene.decision.hold
         assert hold is not None
         assert hold.reason == "approval by team-a"
-        name = (await scene.daemonset())["metadata"]["annotations"][names.TARGET]
+        name = (await scene.daemonset())["metadata"]["annotations"][keys.TARGET]
         patch = {"metadata": {"annotations": {names.APPROVE: "rest"}}}
         await scene.cluster.patch(CONTROLLER_REVISION, "default", name, patch)
         await ends(scene, tag)

@@ -17,6 +17,7 @@ from gitops_ds.core.skip_reasons import DriftPolicy
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import timestamps
 from gitops_ds.ownership.options import ApplyOptions
+from gitops_ds.rollouts.state import keys
 from gitops_ds.testing.simulator import NodeSpec, PodFault, Trouble
 from tests.deploy import test_template_commits
 from tests.deploy.rollout_scene import NODES, POLICY, Scene, both, ends, play, spoil
@@ -257,7 +258,7 @@ async def test_no_pod_waits_after_its_rollout(scene: Scene, /, change: str) -> N
         scene.history.policy = ""
         scene.push("2")
     if change == "newer policy":
-        unreadable = {names.ROLLOUT_POLICY: '{"policy": {"stages": [{"later": 1}]}}'}
+        unreadable = {keys.ROLLOUT_POLICY: '{"policy": {"stages": [{"later": 1}]}}'}
         scene.kill()
         patch: Body = {"metadata": {"annotations": unreadable}}
         await scene.cluster.patch(DAEMONSET, "default", "agent", patch)
@@ -268,7 +269,7 @@ async def test_no_pod_waits_after_its_rollout(scene: Scene, /, change: str) -> N
     if change.startswith("policy"):
         body = await scene.daemonset()
         assert body["spec"]["updateStrategy"]["type"] == "RollingUpdate"
-        assert names.ROLLOUT_POLICY not in body["metadata"]["annotations"]
+        assert keys.ROLLOUT_POLICY not in body["metadata"]["annotations"]
 
 
 @both

@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-from gitops_ds.core import names
 from gitops_ds.core.objects import Key, key_of
 from gitops_ds.core.sources.source_status import Condition
 from gitops_ds.kube.apimachinery.builtin_resources import RESOURCES
 from gitops_ds.ownership.options import ApplyOptions, Guards
+from gitops_ds.rollouts.state import keys
 from gitops_ds.testing.simulator import NodeSpec, PodFault, Trouble
 from tests.deploy import rollout_scene
 from tests.deploy.rollout_scene import Scene
@@ -96,7 +96,7 @@ def existing(scene: Scene) -> set[Key]:
     return {key_of(one) for one in every}
 
 
-def keys(name: str) -> set[Key]:
+def keys_of(name: str) -> set[Key]:
     return {key_of(one) for one in used(name)}
 
 
@@ -105,7 +105,7 @@ async def keeps_what_runs(scene: Scene) -> None:
     while True:
         there = existing(scene)
         for node, (tag, _) in scene.pods().items():
-            assert tag == "1" or keys(tag) <= there, (node, keys(tag) - there)
+            assert tag == "1" or keys_of(tag) <= there, (node, keys_of(tag) - there)
         await asyncio.sleep(5)
 
 
@@ -114,7 +114,7 @@ async def rolled_out(scene: Scene, content: str, name: str) -> None:
     push(scene, content)
     await scene.until(lambda: len(scene.on(name)) == len(SPECS))
     await asyncio.sleep(120)
-    assert names.TARGET not in (await scene.daemonset())["metadata"]["annotations"]
+    assert keys.TARGET not in (await scene.daemonset())["metadata"]["annotations"]
 
 
 def message(scene: Scene) -> str:
@@ -131,11 +131,11 @@ def test_what_the_proven_template_uses_is_deleted_after_the_rollout() -> None:
         push(scene, text("two"))
         await scene.until(lambda: bool(scene.on("two")))
         await asyncio.sleep(90)
-        assert keys("one") <= existing(scene)
+        assert keys_of("one") <= existing(scene)
         assert "used by the proven template of ds/agent until its rollout ends" in message(scene)
         await rolled_out(scene, text("two"), "two")
-        assert not keys("one") & existing(scene)
-        assert keys("two") <= existing(scene)
+        assert not keys_of("one") & existing(scene)
+        assert keys_of("two") <= existing(scene)
         assert "used by" not in message(scene)
 
     rollout_scene.play(script, nodes=SPECS, options=PRUNE)
@@ -161,12 +161,12 @@ def test_a_halted_rollout_keeps_the_objects_of_both_templates_until_the_way_back
         push(scene, text("two"))
         await scene.until(lambda: scene.record().halt is not None)
         await asyncio.sleep(600)
-        assert keys("one") | keys("two") <= existing(scene)
+        assert keys_of("one") | keys_of("two") <= existing(scene)
         push(scene, text("one"))
         await scene.until(lambda: len(scene.on("one")) == len(SPECS))
         await asyncio.sleep(600)
-        assert keys("one") <= existing(scene)
-        assert not keys("two") & existing(scene)
+        assert keys_of("one") <= existing(scene)
+        assert not keys_of("two") & existing(scene)
 
     rollout_scene.play(script, nodes=SPECS, options=PRUNE)
 
@@ -178,6 +178,6 @@ def test_a_rollback_in_stages_keeps_the_objects_of_the_template_that_nodes_still
         scene.tasks.append(asyncio.ensure_future(keeps_what_runs(scene)))
         await rolled_out(scene, text("one"), "one")
         await asyncio.sleep(600)
-        assert not keys("two") & existing(scene)
+        assert not keys_of("two") & existing(scene)
 
     rollout_scene.play(script, nodes=SPECS, options=PRUNE)

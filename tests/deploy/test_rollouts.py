@@ -12,6 +12,7 @@ from gitops_ds.core.events.rollouts import StagePassed
 from gitops_ds.core.health import RolloutCounts
 from gitops_ds.core.objects import CONTROLLER_REVISION
 from gitops_ds.deploy import state_store
+from gitops_ds.rollouts.state import keys
 from gitops_ds.rollouts.views import staged_rollouts
 from tests.deploy import rollout_scene
 from tests.deploy.rollout_scene import NODES, Scene, both
@@ -30,12 +31,12 @@ async def test_a_commit_rolls_out_in_stages_and_the_template_follows(
     assert await scene.tag() == "1"
     daemonset = await scene.daemonset()
     assert daemonset["spec"]["updateStrategy"]["type"] == "OnDelete"
-    assert names.TARGET in daemonset["metadata"]["annotations"]
+    assert keys.TARGET in daemonset["metadata"]["annotations"]
     await scene.until(lambda: len(scene.on("2")) == NODES)
     await asyncio.sleep(120)
     assert await scene.tag() == "2"
     daemonset = await scene.daemonset()
-    assert names.TARGET not in daemonset["metadata"]["annotations"]
+    assert keys.TARGET not in daemonset["metadata"]["annotations"]
     assert daemonset["status"]["updatedNumberScheduled"] == NODES
     assert not uids & {pod.uid for _, pod in scene.pods().values()}
     stored = (await scene.cluster.list(CONTROLLER_REVISION)).items

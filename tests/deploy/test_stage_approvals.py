@@ -13,6 +13,7 @@ from gitops_ds.core.events.rollouts import RolloutHeld, StageApproved
 from gitops_ds.core.objects import CONTROLLER_REVISION, CommitId
 from gitops_ds.core.sources.signatures import Trust, Unverified, Verified
 from gitops_ds.ownership.options import ApplyOptions
+from gitops_ds.rollouts.state import keys
 from gitops_ds.service.rollouts.approvals import ApprovalWriter
 from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.settings.repository import (
@@ -93,9 +94,9 @@ def follow(scene: Scene, commits: Commits) -> None:
 
 
 async def annotate(scene: Scene, **annotations: str) -> None:
-    name = (await scene.daemonset())["metadata"]["annotations"][names.TARGET]
-    keys = {f"{names.DOMAIN}/{key}": text for key, text in annotations.items()}
-    patch = {"metadata": {"annotations": keys}}
+    name = (await scene.daemonset())["metadata"]["annotations"][keys.TARGET]
+    named = {f"{names.DOMAIN}/{key}": text for key, text in annotations.items()}
+    patch = {"metadata": {"annotations": named}}
     await scene.cluster.patch(CONTROLLER_REVISION, "default", name, patch)
 
 
@@ -146,6 +147,6 @@ async def test_an_approval_that_no_approver_gave_is_removed(scene: Scene, /) -> 
     follow(scene, Commits())
     await annotate(scene, approvals=f'[{{"stage":"rest","hash":"{hash}","by":"eve"}}]')
     await asyncio.sleep(300)
-    name = (await scene.daemonset())["metadata"]["annotations"][names.TARGET]
+    name = (await scene.daemonset())["metadata"]["annotations"][keys.TARGET]
     body = await scene.cluster.get(CONTROLLER_REVISION, "default", name)
-    assert body["metadata"]["annotations"][names.APPROVALS] == "[]"
+    assert body["metadata"]["annotations"][keys.APPROVALS] == "[]"

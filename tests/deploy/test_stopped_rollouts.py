@@ -12,6 +12,7 @@ from gitops_ds.core.decision import Powers
 from gitops_ds.core.events.deployer import Reconciled
 from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET
 from gitops_ds.core.skip_reasons import SkipReason
+from gitops_ds.rollouts.state import keys
 from gitops_ds.testing.simulator import NodeSpec
 from gitops_ds.testing.simulator.faults import RequestFault, SimulatedRequest, failure, none
 from tests.deploy import rollout_scene
@@ -82,7 +83,7 @@ async def test_the_rollout_of_a_commit_on_hold_takes_no_further_node_until_its_r
     await hold(scene, None)
     assert len(await service_requests.release_rollouts(scene.cluster, "test", commit)) == 1
     await ends(scene, "2")
-    assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
+    assert keys.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
 
 
 async def test_a_template_that_the_api_server_refuses_is_skipped_with_its_reason(
@@ -159,7 +160,7 @@ async def test_a_rollout_that_would_lose_most_nodes_does_not_begin(
     select(scene, "2", "few")
     await asyncio.sleep(600)
     assert len(scene.on("1")) == NODES
-    assert names.TARGET not in (await scene.daemonset())["metadata"]["annotations"]
+    assert keys.TARGET not in (await scene.daemonset())["metadata"]["annotations"]
     (message,) = set(lost(scene))
     assert "8 of 10 nodes would lose an agent" in message
     nodes = ("node-0, node-1, node-2, node-3, node-4", "and 3 more")

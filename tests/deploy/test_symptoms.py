@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.core import names
 from gitops_ds.core.daemonset import Pod
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.events.base import ActionFailed
@@ -20,6 +19,7 @@ from gitops_ds.core.objects import NAMESPACE, NODE, POD, Body
 from gitops_ds.core.rollouts.staged_rollout import HoldKind
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import pods
+from gitops_ds.rollouts.state import keys
 from gitops_ds.testing.simulator import NodeSpec, PodFault, SimulatedRequest, Trouble
 from gitops_ds.testing.simulator.faults import RequestFault, failure
 from tests.deploy.rollout_scene import Scene, both, play, spoil
@@ -143,14 +143,14 @@ async def completes(scene: Scene) -> None:
     await scene.until(lambda: len(own(scene, "2")) == NODES)
     await asyncio.sleep(180)
     assert await scene.tag() == "2"
-    assert names.TARGET not in (await scene.daemonset())["metadata"]["annotations"]
+    assert keys.TARGET not in (await scene.daemonset())["metadata"]["annotations"]
 
 
 async def never_halted(scene: Scene) -> None:
     """No halt is recorded, nor announced, nor known to the deployer, which reverts by it."""
     assert scene.record().halt is None
     assert not [one for one in scene.events if isinstance(one, RolloutHalted)]
-    assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
+    assert keys.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
 
 
 def played(
@@ -165,7 +165,7 @@ def played(
         await scene.cluster.create(NAMESPACE, {"metadata": {"name": "tenant"}})
         commit(scene, agent("1"))
         await asyncio.sleep(HOUR)
-        assert names.TARGET not in (await scene.daemonset())["metadata"]["annotations"]
+        assert keys.TARGET not in (await scene.daemonset())["metadata"]["annotations"]
         assert len(own(scene, "1")) == NODES
         await script(scene)
 

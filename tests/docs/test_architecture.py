@@ -14,6 +14,8 @@ from functools import cache
 
 import pytest
 
+from gitops_ds.core import names
+from gitops_ds.rollouts.state import keys
 from tests.docs.pages import ROOT
 from tests.docs.sources import PARSED, texts, trees
 
@@ -93,6 +95,26 @@ def test_a_class_name_belongs_to_one_class() -> None:
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(name)
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
+def spelled(tree: ast.Module) -> Iterator[str]:
+    """The texts of a module, also those that begin with `names.DOMAIN`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)):
+                yield text
+            case ast.JoinedStr(values=[ast.FormattedValue(value=value), ast.Constant(str(end))]):
+                yield f"{names.DOMAIN if ast.unparse(value) == 'names.DOMAIN' else ''}{end}"
+
+
+@PARSED
+def test_only_the_state_of_a_rollout_spells_its_annotations() -> None:
+    """Import-linter holds that it alone imports their names."""
+    prefix = f"{names.DOMAIN}/"
+    of_rollouts = {text for text in vars(keys).values() if str(text).startswith(prefix)}
+    assert keys.TARGET in of_rollouts
+    found = {name for name, tree in trees().items() if of_rollouts & {*spelled(tree)}}
+    assert found == {keys.__name__}
 
 
 def test_modules_have_at_most_450_lines() -> None:

@@ -13,6 +13,7 @@ from gitops_ds.core import names
 from gitops_ds.forges import forge_access
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.notify.notifications import MessageFormat
+from gitops_ds.rollouts.state import keys
 from gitops_ds.service.settings import service
 from tests.cli.commands import COMMANDS, OPTIONS
 from tests.docs import pages
@@ -76,7 +77,7 @@ def test_every_forge_and_format_of_notifications_is_documented() -> None:
 def test_every_label_and_annotation_is_documented_and_no_other() -> None:
     known = {
         value
-        for name, value in vars(names).items()
+        for name, value in {**vars(names), **vars(keys)}.items()
         if name.isupper() and str(value).startswith(f"{names.DOMAIN}/")
     }
     known.discard(names.API_VERSION)

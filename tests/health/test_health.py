@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.core import names
+from gitops_ds.rollouts.state import keys
 from gitops_ds.testing.simulator import PodFault, Trouble
 from tests.deploy.rollout_scene import NODES, POLICY, Scene, play, spoil
 
@@ -82,7 +82,7 @@ def recorded() -> dict[str, tuple[str, dict[str, Any]]]:
 def changed(change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """The DaemonSet at rest, without a policy, after a change."""
     body = copy.deepcopy(recorded()["at rest"][1])
-    for name in (names.PHASE, names.ROLLOUT_POLICY):
+    for name in (keys.PHASE, keys.ROLLOUT_POLICY):
         body["metadata"]["annotations"].pop(name)
     body["spec"]["updateStrategy"] = {"type": "RollingUpdate"}
     change(body)

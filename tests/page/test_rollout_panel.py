@@ -9,8 +9,8 @@ import json
 import re
 from typing import Any
 
-from gitops_ds.core import names
 from gitops_ds.core.values import replace
+from gitops_ds.rollouts.state import keys
 from gitops_ds.service.web.page import node_map, rows
 from gitops_ds.service.web.page.pages import Book
 from tests.page import fleets
@@ -84,7 +84,7 @@ def test_the_update_strategy_that_a_policy_replaces_is_not_a_difference_to_git()
     there = watched()
     key, body = there.agent().key, there.world.body
     gentle = {"rollingUpdate": {"maxUnavailable": "10%"}}
-    body["metadata"]["annotations"][names.UPDATE_STRATEGY] = json.dumps(gentle)
+    body["metadata"]["annotations"][keys.UPDATE_STRATEGY] = json.dumps(gentle)
     for strategy, same in ((gentle, True), ({"type": "OnDelete"}, False)):
         wanted = {**body, "spec": {**body["spec"], "updateStrategy": strategy}}
         show = Show(found=(there.agent(),), wants={key: wanted})

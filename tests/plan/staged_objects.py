@@ -14,7 +14,7 @@ from gitops_ds.core.rollouts.staged_rollout import RolloutRecord
 from gitops_ds.core.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
 from gitops_ds.kube.apimachinery import daemonsets, revisions
 from gitops_ds.rollouts.staging import git_template
-from gitops_ds.rollouts.state import proofs, target_revisions
+from gitops_ds.rollouts.state import keys, proofs, target_revisions
 
 KEY = Key("apps", "DaemonSet", "infra", "agent")
 FILE = Pointer("agents/agent/daemonset.yaml", 0, ())
@@ -80,7 +80,7 @@ def live_object(
     body = copy.deepcopy(dict(manifest(tag).body))
     body["metadata"] |= {
         "uid": "u1",
-        "annotations": {**annotations, **({names.TARGET: target} if target else {})},
+        "annotations": {**annotations, **({keys.TARGET: target} if target else {})},
         "managedFields": [
             {
                 "manager": names.FIELD_MANAGER,
@@ -106,13 +106,13 @@ def target(
     metadata = body["metadata"]
     metadata["uid"] = f"uid-{tag}"
     metadata["annotations"] |= {
-        names.TEMPLATE_DIGEST: git_template.digest(manifest(tag)),
-        **({names.ROLLOUT_RECORD: target_revisions.encoded(record)} if record else {}),
+        keys.TEMPLATE_DIGEST: git_template.digest(manifest(tag)),
+        **({keys.ROLLOUT_RECORD: target_revisions.encoded(record)} if record else {}),
         **annotations,
     }
     if proven:
         proof = TemplateProof(proofs.identity(template(tag)), how=ProofKind.ROLLOUT)
-        metadata["annotations"][names.PROOF] = proofs.encoded(proof)
+        metadata["annotations"][keys.PROOF] = proofs.encoded(proof)
     if promoted or proven:
         metadata["ownerReferences"] = [revisions.owner_reference(daemonset)]
     found = revisions.revision_of(body)

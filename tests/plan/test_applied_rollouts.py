@@ -26,7 +26,7 @@ from gitops_ds.core.sources.signatures import Verified
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import revisions
 from gitops_ds.rollouts.staging import applied_rollouts, git_template
-from gitops_ds.rollouts.state import proofs, rollout_annotations
+from gitops_ds.rollouts.state import keys, proofs, rollout_annotations
 from tests.plan.staged_objects import (
     KEY,
     bundle,
@@ -40,7 +40,7 @@ from tests.plan.staged_objects import (
 
 HALT = Halt(1000.0, "canary", "CrashLoopBackOff on n1")
 HALTED = RolloutRecord(halt=HALT)
-KNOWN = {names.COMMIT: "c2", names.SINCE: "c1"}
+KNOWN = {names.COMMIT: "c2", keys.SINCE: "c1"}
 IDENTITY = proofs.identity(template("2"))
 SOURCE = git_template.digest(manifest("2"))
 RECORDED = {KEY: TemplateHistory(target=RecordedTemplate(IDENTITY, SOURCE, "c2", "c1"))}
@@ -50,7 +50,7 @@ GATED = {"stages": [{"name": "canary"}, {"name": "gpu", "approval": {"from": ["t
 
 
 def test_a_halted_rollout_of_the_template_in_git_is_found() -> None:
-    halted = target("2", HALTED, annotations={names.COMMIT: "f2", names.SINCE: "f1"})
+    halted = target("2", HALTED, annotations={names.COMMIT: "f2", keys.SINCE: "f1"})
     one = bundle(manifest("2"), onFailure={"revert": {"how": "pull-request"}})
     assert list(applied_rollouts.halted(one, live(live_object("1"), halted), RECORDED)) == [
         HaltedRollout(
@@ -74,7 +74,7 @@ def test_a_halt_of_a_template_that_the_deployer_did_not_record_does_not_count() 
     one, cluster = bundle(manifest("2")), live(live_object("1"), target("2", HALTED))
     assert len(list(applied_rollouts.halted(one, cluster, RECORDED))) == 1
     assert list(applied_rollouts.halted(one, cluster, {})) == []
-    forged = target("3", HALTED, annotations={names.TEMPLATE_DIGEST: SOURCE})
+    forged = target("3", HALTED, annotations={keys.TEMPLATE_DIGEST: SOURCE})
     assert list(applied_rollouts.halted(one, live(live_object("1"), forged), RECORDED)) == []
 
 
@@ -156,7 +156,7 @@ def test_the_files_that_decide_a_template(
 
 def approvals_at(record: RolloutRecord | None, **more: Any) -> list[WaitingStage]:
     """The stages of a rollout to template 2 that need an approval."""
-    known = target("2", record, annotations={**KNOWN, names.APPROVALS: "[]"})
+    known = target("2", record, annotations={**KNOWN, keys.APPROVALS: "[]"})
     cluster = live(live_object("1", known.name), own("1"), known)
     one = replace(manifest("2"), **more)
     return list(applied_rollouts.waiting(bundle(one, **GATED), cluster, RECORDED))
@@ -234,7 +234,7 @@ def test_a_revision_that_the_deployer_did_not_record_needs_no_approval(
 
 def test_the_commit_on_a_revision_decides_about_no_approval() -> None:
     """Who may write the revision could name a commit that was approved before."""
-    forged = {names.COMMIT: "f" * 40, names.SINCE: "f" * 40}
+    forged = {names.COMMIT: "f" * 40, keys.SINCE: "f" * 40}
     known = target("2", RolloutRecord(passed={"canary": 1.0}), annotations=forged)
     cluster = live(live_object("1", known.name), own("1"), known)
     (found,) = applied_rollouts.waiting(bundle(manifest("2"), **GATED), cluster, RECORDED)

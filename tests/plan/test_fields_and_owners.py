@@ -13,7 +13,7 @@ from gitops_ds.core.objects import ListMember
 from gitops_ds.deploy.plan import drift, object_changes
 from gitops_ds.ownership import diff, field_managers, ownership
 from gitops_ds.ownership.options import ApplyOptions
-from gitops_ds.rollouts.state import rollout_annotations
+from gitops_ds.rollouts.state import keys, rollout_annotations
 
 
 def entry(manager: str, fields: dict[str, Any], **more: str) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def test_a_migration_takes_over_exactly_the_fields_of_client_side_applies() -> N
 
 
 def test_a_migration_leaves_the_annotations_that_a_rollout_reads_with_their_writer() -> None:
-    proven: dict[str, Any] = {f"f:{names.PROVEN}": {}}
+    proven: dict[str, Any] = {f"f:{keys.PROVEN}": {}}
     annotations = {".": {}, "f:x": {}, **proven}
     both = {"f:metadata": {"f:annotations": annotations}, "f:spec": {"f:y": {}}}
     foreign = {"f:metadata": {"f:annotations": proven}}
@@ -182,9 +182,9 @@ def test_a_migration_leaves_the_annotations_that_a_rollout_reads_with_their_writ
         "f:spec": {"f:y": {}},
     }
     assert [(one["manager"], one["fieldsV1"]) for one in rest] == [("kubectl-replace", foreign)]
-    live["metadata"] |= {"managedFields": rest, "annotations": {names.PROVEN: "{}"}}
+    live["metadata"] |= {"managedFields": rest, "annotations": {keys.PROVEN: "{}"}}
     assert not ownership.needs_migration(live)
-    assert [*rollout_annotations.foreign(live, names.READ_BY_ROLLOUTS)] == [names.PROVEN]
+    assert [*rollout_annotations.foreign(live, keys.READ_BY_ROLLOUTS)] == [keys.PROVEN]
 
 
 MARKS: dict[str, dict[str, dict[str, str]]] = {

@@ -17,6 +17,7 @@ from gitops_ds.deploy.plan import deletions, planner
 from gitops_ds.deploy.plan.deletions import Leaving
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import ApplyOptions, Guards, OtherOwners, PlanContext, Policy
+from gitops_ds.rollouts.state import keys
 from tests.plan.staged_objects import KEY, bundle, manifest
 
 SPACE, OTHER_SPACE = Key("", "Namespace", "", "infra"), Key("", "Namespace", "", "other")
@@ -160,7 +161,7 @@ def test_content_named_config_maps_and_target_revisions_are_collected_by_use() -
     target: dict[str, Any] = {"labels": {names.ROLLOUT: "5d9f"}}
     content = replace(CONFIG, name="agent-5d9f")
     daemonset = agent()
-    daemonset["metadata"]["annotations"] = {names.TARGET: "current"}
+    daemonset["metadata"]["annotations"] = {keys.TARGET: "current"}
     objects = {
         CONFIG: there(CONFIG),
         content: there(content, annotations={names.CONTENT_NAMED: "true"}),

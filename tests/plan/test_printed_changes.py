@@ -25,6 +25,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.deploy.plan import guard_limits, planner, printers
 from gitops_ds.ownership import object_owner
 from gitops_ds.ownership.object_owner import Stamp
+from gitops_ds.rollouts.state import keys
 from tests.plan.test_show import planned
 
 KEY = Key("apps", "DaemonSet", "default", "agent")
@@ -147,8 +148,8 @@ ENDS_ROLLOUT = (
 WITHOUT_STAGES = (
     "the rollout policy replaces its pods without stages: the template was proved before"
 )
-ENDS = FieldChange(("metadata", "annotations", names.TARGET), "agent-2", None)
-BEGINS = FieldChange(("metadata", "annotations", names.TARGET), None, "agent-2")
+ENDS = FieldChange(("metadata", "annotations", keys.TARGET), "agent-2", None)
+BEGINS = FieldChange(("metadata", "annotations", keys.TARGET), None, "agent-2")
 
 
 def on_delete(type: str = "OnDelete", **annotations: str) -> Manifest:
@@ -165,7 +166,7 @@ def on_delete(type: str = "OnDelete", **annotations: str) -> Manifest:
             ["new revision 6", "restarts nothing until a pod is deleted (OnDelete)"],
         ),
         (
-            Change(Operation.UPDATE, KEY, on_delete(**{names.ROLLOUT_POLICY: "{}"}), rollout=ROLLS),
+            Change(Operation.UPDATE, KEY, on_delete(**{keys.ROLLOUT_POLICY: "{}"}), rollout=ROLLS),
             [
                 "new revision 6",
                 WITHOUT_STAGES,

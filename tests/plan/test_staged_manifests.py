@@ -25,7 +25,7 @@ from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
 from gitops_ds.rollouts.staging import git_template, staging
 from gitops_ds.rollouts.staging.staging import StagedBundle
-from gitops_ds.rollouts.state import proofs, target_revisions
+from gitops_ds.rollouts.state import keys, proofs, target_revisions
 from tests.plan.staged_objects import (
     KEY,
     bundle,
@@ -46,7 +46,7 @@ FINISH = {"supersede": "finish-first"}
 
 
 EARLY_TWO = target(
-    "2", EARLY, promoted=True, annotations={names.PROVEN_REVISION: ONE.name}
+    "2", EARLY, promoted=True, annotations={keys.PROVEN_REVISION: ONE.name}
 )  # of a version without proofs
 NAMES = {target(tag).name: tag for tag in "123"}
 
@@ -148,7 +148,7 @@ def test_the_template_its_target_and_the_revision_that_are_written(
     """Of the DaemonSet its template and the template of its target, and that of the revision."""
     staged = staging.staged(bundle(manifest(git), **policy), cluster, CONTEXT, answer(git))
     daemonset, revision = written(staged)
-    name = annotated(daemonset).get(names.TARGET, "")
+    name = annotated(daemonset).get(keys.TARGET, "")
     held = ""
     if revision is not None:
         assert revision.key == Key("apps", "ControllerRevision", KEY.namespace, name)
@@ -196,8 +196,8 @@ def test_without_a_dry_run_the_daemonset_stays_as_it_is_and_the_reason_is_report
         staged = staging.staged(bundle(manifest("3")), live(old, ONE, TWO), CONTEXT, answers)
         daemonset, revision = written(staged)
         assert tag_of(daemonset.body) == "1"
-        assert annotated(daemonset).get(names.TARGET) == (
-            old["metadata"]["annotations"].get(names.TARGET)
+        assert annotated(daemonset).get(keys.TARGET) == (
+            old["metadata"]["annotations"].get(keys.TARGET)
         )
         assert revision is None
         assert [one.key for one in staged.bundle.refusals] == [KEY] * bool(message)
@@ -295,7 +295,7 @@ def test_the_update_strategy_is_that_of_git_at_rest_only_where_the_policy_permit
         found = daemonset.body["spec"]["updateStrategy"]
         at_rest = spec.get("updateStrategy") or {"type": "RollingUpdate"}
         assert found == (at_rest if type == "RollingUpdate" else {"type": "OnDelete"})
-        kept = json.loads(annotated(daemonset)[names.UPDATE_STRATEGY])
+        kept = json.loads(annotated(daemonset)[keys.UPDATE_STRATEGY])
         assert kept == spec.get("updateStrategy", {})
 
 
@@ -310,7 +310,7 @@ def test_the_update_strategy_is_that_of_git_at_rest_only_where_the_policy_permit
 )
 def test_the_phase_of_the_rollout(cluster: Live, phase: str) -> None:
     staged = staging.staged(bundle(manifest("2")), cluster, CONTEXT)
-    assert annotated(written(staged)[0])[names.PHASE] == phase
+    assert annotated(written(staged)[0])[keys.PHASE] == phase
 
 
 def test_annotations_of_git_stay_and_halted_templates_are_kept() -> None:
@@ -318,11 +318,11 @@ def test_annotations_of_git_stay_and_halted_templates_are_kept() -> None:
     cluster = live(live_object("1", TWO.name), ONE, target("2", HALTED))
     found = annotated(written(staging.staged(bundle(one), cluster, CONTEXT))[0])
     assert found["team"] == "a"
-    assert "CrashLoopBackOff" in found[names.HALTED]
+    assert "CrashLoopBackOff" in found[keys.HALTED]
     cluster = live(live_object("1", TWO.name), ONE, TWO)
-    assert names.HALTED not in annotated(written(staging.staged(bundle(one), cluster, CONTEXT))[0])
+    assert keys.HALTED not in annotated(written(staging.staged(bundle(one), cluster, CONTEXT))[0])
     cluster = live(None)
-    assert names.HALTED not in annotated(written(staging.staged(bundle(one), cluster, CONTEXT))[0])
+    assert keys.HALTED not in annotated(written(staging.staged(bundle(one), cluster, CONTEXT))[0])
 
 
 def facts(cluster: Live, context: PlanContext = CONTEXT, **metadata: Any) -> dict[str, str]:
@@ -331,7 +331,7 @@ def facts(cluster: Live, context: PlanContext = CONTEXT, **metadata: Any) -> dic
     _, revision = written(staging.staged(bundle(one), cluster, context, answer("2")))
     assert revision is not None
     found = annotated(revision)
-    assert found.pop(names.TEMPLATE_DIGEST) == git_template.digest(one)
+    assert found.pop(keys.TEMPLATE_DIGEST) == git_template.digest(one)
     return found
 
 
@@ -422,8 +422,8 @@ def test_the_target_revision_names_its_commit_the_one_before_and_the_proved_revi
 def test_a_target_revision_names_the_approvers_of_the_repository() -> None:
     options = ApplyOptions(approvers=frozenset({"team-b", "team-a"}))
     found = facts(live(live_object("1")), replace(CONTEXT, options=options))
-    assert found[names.APPROVERS] == "team-a,team-b"
-    assert names.APPROVERS not in facts(live(live_object("1")))
+    assert found[keys.APPROVERS] == "team-a,team-b"
+    assert keys.APPROVERS not in facts(live(live_object("1")))
 
 
 def test_without_a_commit_the_target_revision_names_none() -> None:
@@ -437,7 +437,7 @@ def test_a_target_is_known_by_the_template_in_git() -> None:
     assert git_template.known_target(one, live(live_object("1"), ONE, THREE, TWO), nothing) == TWO
     assert git_template.known_target(one, live(live_object("1"), ONE, THREE), nothing) is None
     digest = git_template.digest(one)
-    forged = target("3", annotations={names.TEMPLATE_DIGEST: digest})
+    forged = target("3", annotations={keys.TEMPLATE_DIGEST: digest})
     assert git_template.known_target(one, live(live_object("1"), forged), nothing) is None
     changed = TemplateHistory(target=RecordedTemplate(identity("3"), digest))  # by admission
     assert git_template.known_target(one, live(live_object("1"), forged), changed) == forged
@@ -447,14 +447,14 @@ def test_a_target_is_known_by_the_template_in_git() -> None:
 
 
 def test_a_target_that_a_person_named_is_emptied_then_removed() -> None:
-    for owner, expected in (("kubectl-annotate", {names.TARGET: ""}), (names.FIELD_MANAGER, {})):
+    for owner, expected in (("kubectl-annotate", {keys.TARGET: ""}), (names.FIELD_MANAGER, {})):
         object = live_object("1", ONE.name)
-        fields = {"f:metadata": {"f:annotations": {f"f:{names.TARGET}": {}}}}
+        fields = {"f:metadata": {"f:annotations": {f"f:{keys.TARGET}": {}}}}
         object["metadata"]["managedFields"].append(
             {"manager": owner, "operation": "Update", "fieldsV1": fields}
         )
         daemonset, revision = written(
             staging.staged(bundle(manifest("1")), live(object, ONE), CONTEXT)
         )
-        kept = {k: v for k, v in annotated(daemonset).items() if k == names.TARGET}
+        kept = {k: v for k, v in annotated(daemonset).items() if k == keys.TARGET}
         assert (kept, revision) == (expected, None)

@@ -23,7 +23,7 @@ from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.kube.apimachinery import revisions
 from gitops_ds.rollouts.staging import git_template, targets
 from gitops_ds.rollouts.staging.targets import Target, TargetKind, TargetView, WantedTemplate
-from gitops_ds.rollouts.state import proofs
+from gitops_ds.rollouts.state import keys, proofs
 from tests.plan.staged_objects import live_object, manifest, own, template
 from tests.plan.staged_objects import target as target_revision
 
@@ -147,9 +147,9 @@ FINISH = rollout_policy.decode({"supersede": "finish-first"})
 TWO, THREE = target_revision("2"), target_revision("3")
 HALTED = target_revision("2", RolloutRecord(halt=Halt(1000.0, "canary", "no")))
 HASH = revisions.labels_of(TWO)[names.ROLLOUT]
-HELD = {names.HALTED: f'[{{"hash":"{HASH}","commit":"c","at":1.0}}]'}
+HELD = {keys.HALTED: f'[{{"hash":"{HASH}","commit":"c","at":1.0}}]'}
 SOURCE = git_template.digest(manifest("2"))
-HELD_BY_SOURCE = {names.HALTED: f'[{{"hash":"x","commit":"c","at":1.0,"source":"{SOURCE}"}}]'}
+HELD_BY_SOURCE = {keys.HALTED: f'[{{"hash":"x","commit":"c","at":1.0,"source":"{SOURCE}"}}]'}
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,12 @@ from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import revisions
 from gitops_ds.rollouts.staging import git_template, template_history
 from gitops_ds.rollouts.staging.git_template import GitTemplate
-from gitops_ds.rollouts.state import proofs
+from gitops_ds.rollouts.state import keys, proofs
 from tests.plan.staged_objects import KEY, OWNED, live, live_object, manifest, own, target, template
 
 HALTED = RolloutRecord(halt=Halt(5.0, "canary", "CrashLoopBackOff on n1"))
 EARLY = RolloutRecord(early=True)
-NOTED = {names.PROVEN_REVISION: own("1").name}
+NOTED = {keys.PROVEN_REVISION: own("1").name}
 NOTHING = TemplateHistory()
 
 
@@ -102,16 +102,16 @@ def forged(tag: str, **metadata: Any) -> dict[str, Any]:
     """
     proven = TemplateProof(identity(tag), "f" * 40, 9e12, since=9e12)
     body = live_object(
-        tag, annotations={names.PROVEN: proofs.encoded(proven), names.COMMIT: "f" * 40}
+        tag, annotations={keys.PROVEN: proofs.encoded(proven), names.COMMIT: "f" * 40}
     )
-    owned = {"f:annotations": {f"f:{names.PROVEN}": {}, f"f:{names.COMMIT}": {}}}
+    owned = {"f:annotations": {f"f:{keys.PROVEN}": {}, f"f:{names.COMMIT}": {}}}
     body["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"] = owned
     body["metadata"] |= {"generation": 1, "uid": "u9", **metadata}
     return body
 
 
 def with_proof(revision: Revision, proven: TemplateProof) -> Revision:
-    revision.raw["metadata"].setdefault("annotations", {})[names.PROOF] = proofs.encoded(proven)
+    revision.raw["metadata"].setdefault("annotations", {})[keys.PROOF] = proofs.encoded(proven)
     return revision
 
 

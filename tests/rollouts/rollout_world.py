@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.core import names
 from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.rollouts.proven_templates import TemplateProof
 from gitops_ds.core.rollouts.staged_rollout import StageInputs, StagesDecision
 from gitops_ds.kube.apimachinery import daemonsets, revisions
 from gitops_ds.rollouts.decisions import pinned_pods
 from gitops_ds.rollouts.decisions.pinned_pods import StagedDecision
-from gitops_ds.rollouts.state import halted_templates, proofs, target_revisions
+from gitops_ds.rollouts.state import halted_templates, keys, proofs, target_revisions
+from gitops_ds.rollouts.state.daemonset_statements import RolloutPhase
 from tests.daemonset.world import World, daemonset, node, pod_of
 
 SECOND = "agent:2"
@@ -59,7 +59,7 @@ class RolloutWorld(World):
         """The deployer's proof of the DaemonSet's template, which is in force from now on."""
         proof = TemplateProof(proofs.identity(self.body["spec"]["template"]), commit, at, since=at)
         self.body = copy.deepcopy(self.body)
-        stated = {names.PROVEN: proofs.encoded(proof), names.PHASE: names.COMPLETE}
+        stated = {keys.PROVEN: proofs.encoded(proof), keys.PHASE: RolloutPhase.COMPLETE}
         self.body["metadata"].setdefault("annotations", {}).update(stated)
 
     def commit(self, image: str) -> None:
@@ -70,8 +70,8 @@ class RolloutWorld(World):
         template["spec"]["containers"][0]["image"] = image
         metadata = self.body["metadata"]
         if template == self.body["spec"]["template"]:
-            metadata["annotations"].pop(names.TARGET, None)
-            metadata["annotations"][names.PHASE] = names.COMPLETE
+            metadata["annotations"].pop(keys.TARGET, None)
+            metadata["annotations"][keys.PHASE] = RolloutPhase.COMPLETE
             self._collect("")
             return
         own = [one for one in self.observe().revisions if target_revisions.is_promoted(one)]
@@ -79,7 +79,7 @@ class RolloutWorld(World):
         if proofs.identity(template) in known:
             self.edit(image)
             self.prove(image, self.now)
-            self.body["metadata"]["annotations"].pop(names.TARGET, None)
+            self.body["metadata"]["annotations"].pop(keys.TARGET, None)
             self._collect("")
             return
         taken = {one.name for one in own}
@@ -88,7 +88,7 @@ class RolloutWorld(World):
         )
         name = target["metadata"]["name"]
         self.body = copy.deepcopy(self.body)
-        self.body["metadata"]["annotations"] |= {names.TARGET: name, names.PHASE: "Progressing"}
+        self.body["metadata"]["annotations"] |= {keys.TARGET: name, keys.PHASE: "Progressing"}
         self._collect(name)
         if name not in self.revisions:
             self.revisions[name] = self._born(target)
@@ -147,7 +147,7 @@ class RolloutWorld(World):
         """The deployer gives the DaemonSet its template when the target revision is one of its
         own.
         """
-        name = self.body["metadata"]["annotations"].get(names.TARGET, "")
+        name = self.body["metadata"]["annotations"].get(keys.TARGET, "")
         if name not in self.revisions:
             return
         revision = revisions.revision_of(self.revisions[name])
@@ -161,7 +161,7 @@ class RolloutWorld(World):
             self.edit(image)
         if is_proven:
             self.prove(image, self.now)
-            self.body["metadata"]["annotations"].pop(names.TARGET)
+            self.body["metadata"]["annotations"].pop(keys.TARGET)
             self._collect("")
 
     def pass_time(self, seconds: float = 5.0) -> None:

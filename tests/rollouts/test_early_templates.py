@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.core import names
 from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep, StageState
 from gitops_ds.core.values import replace
@@ -17,6 +16,7 @@ from gitops_ds.kube.apimachinery import timestamps
 from gitops_ds.rollouts.decisions import node_selection
 from gitops_ds.rollouts.decisions.failures import AttributedNodes
 from gitops_ds.rollouts.decisions.staged_nodes import StagedNodes
+from gitops_ds.rollouts.state import keys
 from tests.daemonset.world import node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 from tests.rollouts.test_stages import FAST
@@ -71,7 +71,7 @@ def test_the_template_is_written_after_half_of_the_nodes_and_the_rest_keeps_its_
     assert len(world.on(SECOND)) < 10
     world.run()
     assert len(world.on(SECOND)) == 10
-    assert names.TARGET not in world.body["metadata"]["annotations"]
+    assert keys.TARGET not in world.body["metadata"]["annotations"]
     assert world.body["status"]["updatedNumberScheduled"] == 10
     kept = uids & {body["metadata"]["uid"] for body in world.pods.values()}
     assert len(kept) >= 6
@@ -132,7 +132,7 @@ def test_a_revert_of_an_early_template_brings_every_touched_node_back(owned: boo
         assert len(world.on(SECOND)) <= 2
     world.run()
     assert len(world.on(SECOND)) == 10
-    assert names.TARGET not in world.body["metadata"]["annotations"]
+    assert keys.TARGET not in world.body["metadata"]["annotations"]
 
 
 @both
@@ -165,7 +165,7 @@ def test_a_process_that_is_killed_around_the_early_template_continues(
         world.now += 4
     world.run()
     assert len(world.on(SECOND)) == 10
-    assert names.TARGET not in world.body["metadata"]["annotations"]
+    assert keys.TARGET not in world.body["metadata"]["annotations"]
 
 
 def test_a_platform_without_a_proved_node_keeps_the_proven_template() -> None:

@@ -15,7 +15,7 @@ from gitops_ds.deploy.plan import printers
 from gitops_ds.rollouts.views import staged_rollouts
 from tests.daemonset.world import node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both, zoned
-from tests.rollouts.test_staged_simulation import preview
+from tests.rollouts.test_staged_forecast import preview
 from tests.rollouts.test_stages import FAST
 
 GHOST: dict[str, Any] = {"where": {"match": [{"key": "pool", "in": ["ghost"]}]}}

@@ -14,9 +14,10 @@ from gitops_ds.core.rollouts.rollout_policy import After
 from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.core.values import replace
 from gitops_ds.rollouts.decisions import stage_inputs
-from gitops_ds.rollouts.state import announced_daemonsets, target_revisions
+from gitops_ds.rollouts.state import announced_daemonsets, keys, target_revisions
 from gitops_ds.rollouts.state.announced_daemonsets import DaemonSetWrite
 from gitops_ds.rollouts.state.attested_records import Digests
+from gitops_ds.rollouts.state.daemonset_statements import RolloutPhase
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 from tests.rollouts.test_stages import FAST
 
@@ -30,14 +31,14 @@ def halted(scope: str) -> tuple[RolloutWorld, Digests]:
     metadata |= {"name": "other", "uid": "other-uid"}
     policy = target_revisions.policy_text({"onFailure": {"scope": scope}}, ())
     metadata["annotations"] |= {
-        names.ROLLOUT_POLICY: policy,
+        keys.ROLLOUT_POLICY: policy,
         names.REPOSITORY: "https://example.com/a repository",
         names.PATH: "agents/cni/daemonset.yaml",
     }
     world.commit(SECOND)
-    name = world.body["metadata"]["annotations"][names.TARGET]
+    name = world.body["metadata"]["annotations"][keys.TARGET]
     record = RolloutRecord(1.0, halt=Halt(2.0, "canary", "it crashes"))
-    world.revisions[name]["metadata"]["annotations"][names.ROLLOUT_RECORD] = (
+    world.revisions[name]["metadata"]["annotations"][keys.ROLLOUT_RECORD] = (
         target_revisions.encoded(record)
     )
     stated = announced_daemonsets.stated_with(world.body, world.observe().revisions)
@@ -61,15 +62,15 @@ def edit(world: RolloutWorld, edits: dict[str, Any]) -> None:
 
 FORGED: list[dict[str, Any]] = [
     {},
-    {names.ROLLOUT_POLICY: None},
-    {names.ROLLOUT_POLICY: "unreadable"},
+    {keys.ROLLOUT_POLICY: None},
+    {keys.ROLLOUT_POLICY: "unreadable"},
     *(
-        {names.ROLLOUT_POLICY: target_revisions.policy_text({"onFailure": {"scope": scope}}, ())}
+        {keys.ROLLOUT_POLICY: target_revisions.policy_text({"onFailure": {"scope": scope}}, ())}
         for scope in (CLUSTER, AGENT)
     ),
-    {names.TARGET: None, names.PHASE: names.COMPLETE},
-    {names.TARGET: "nowhere"},
-    {names.ROLLOUT_POLICY: None, names.TARGET: None},
+    {keys.TARGET: None, keys.PHASE: RolloutPhase.COMPLETE},
+    {keys.TARGET: "nowhere"},
+    {keys.ROLLOUT_POLICY: None, keys.TARGET: None},
     {names.REPOSITORY: None},
     {names.REPOSITORY: "another"},
     {names.PATH: None},
@@ -105,6 +106,6 @@ def test_a_hold_names_each_edit_of_the_annotations_of_a_rollout(edits: dict[str,
     assert inputs is not None
     assert inputs.target.staged
     changed = {name for name, text in edits.items() if text != before.get(name)}
-    edited = changed & {*names.READ_BY_ROLLOUTS}
+    edited = changed & {*keys.READ_BY_ROLLOUTS}
     assert bool(inputs.foreign) is bool(edited)
     assert inputs.foreign in ("", *edited)

@@ -13,6 +13,7 @@ from gitops_ds.core.rollouts.staged_rollout import NodeStep
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import nodes, pod_contents, pods, timestamps
 from gitops_ds.rollouts.decisions import node_steps, pinned_pods
+from gitops_ds.rollouts.state import keys
 from tests.daemonset.world import OWNER, node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
@@ -110,8 +111,8 @@ def test_canary_nodes_that_are_replaced_by_machines_with_their_names_halt_nothin
 def test_pods_under_the_hash_of_a_deleted_revision_count_as_updated(owned: bool) -> None:
     world = RolloutWorld({"stages": ["rest"]}, 3, owned=owned)
     (hash,) = {pod["metadata"]["labels"][names.REVISION_HASH] for pod in world.pods.values()}
-    proof = json.loads(world.body["metadata"]["annotations"][names.PROVEN])
-    world.body["metadata"]["annotations"][names.PROVEN] = json.dumps({**proof, "hash": hash})
+    proof = json.loads(world.body["metadata"]["annotations"][keys.PROVEN])
+    world.body["metadata"]["annotations"][keys.PROVEN] = json.dumps({**proof, "hash": hash})
     (revision,) = world.revisions.values()
     world.revisions.clear()
     again = copy.deepcopy(revision)

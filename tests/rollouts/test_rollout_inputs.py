@@ -17,7 +17,8 @@ from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import daemonsets, revisions
 from gitops_ds.rollouts.controller.rollouts import Rollouts, RolloutSources
 from gitops_ds.rollouts.decisions import stage_inputs
-from gitops_ds.rollouts.state import rollout_annotations, target_revisions
+from gitops_ds.rollouts.state import keys, rollout_annotations, target_revisions
+from gitops_ds.rollouts.state.daemonset_statements import RolloutPhase
 from tests.daemonset.world import World, daemonset, node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 from tests.rollouts.test_stages import FAST
@@ -70,7 +71,7 @@ def edited(world: RolloutWorld, **annotations: str) -> StageInputs:
     """The inputs after a person wrote annotations of the deployer, or an earlier copy of them."""
     metadata = world.body["metadata"]
     ours = target_revisions.policy_text(FAST, ())
-    metadata["annotations"] = {names.ROLLOUT_POLICY: ours, **metadata["annotations"]}
+    metadata["annotations"] = {keys.ROLLOUT_POLICY: ours, **metadata["annotations"]}
     owners = {"kubectl-replace": annotations, names.FIELD_MANAGER: metadata["annotations"]}
     metadata["managedFields"] = [
         {
@@ -120,19 +121,19 @@ def test_a_daemonset_that_is_deleted_or_has_no_selector_or_no_known_target_has_n
 @both
 def test_an_earlier_copy_of_the_daemonset_at_rest_replaces_no_pod(owned: bool) -> None:
     world = RolloutWorld(FAST, 10, owned=owned)
-    proven = world.body["metadata"]["annotations"][names.PROVEN]
+    proven = world.body["metadata"]["annotations"][keys.PROVEN]
     world.commit(SECOND)
     world.run()
     world.edit("agent:1")
     world.turn()
-    inputs = edited(world, **{names.PROVEN: proven})
-    assert inputs.foreign == names.PROVEN
+    inputs = edited(world, **{keys.PROVEN: proven})
+    assert inputs.foreign == keys.PROVEN
     before = world.decide(world.observe(), replace(inputs, foreign=""))
     assert any(isinstance(action, DeletePod) for action in before.decision.actions)
     decided = world.decide(world.observe(), inputs)
     assert not any(isinstance(action, DeletePod) for action in decided.decision.actions)
     assert decided.stages.hold is not None
-    assert names.PROVEN in decided.stages.hold.reason
+    assert keys.PROVEN in decided.stages.hold.reason
 
 
 @both
@@ -141,7 +142,7 @@ def test_a_policy_that_a_person_wrote_opens_no_stage(owned: bool) -> None:
     world.canary()
     stage = {"name": "rest", "soak": "0s", "pace": {"start": "100%", "max": "100%"}}
     policy = {"stages": [stage], "limits": {"atRisk": {"cluster": "100%"}}}
-    inputs = edited(world, **{names.ROLLOUT_POLICY: target_revisions.policy_text(policy, ())})
+    inputs = edited(world, **{keys.ROLLOUT_POLICY: target_revisions.policy_text(policy, ())})
     assert world.decide(world.observe(), replace(inputs, foreign="")).stages.take
     decided = world.decide(world.observe(), inputs).stages
     assert (decided.take, decided.record, decided.commits) == ((), inputs.record, False)
@@ -153,10 +154,10 @@ def test_a_policy_that_a_person_wrote_opens_no_stage(owned: bool) -> None:
 @pytest.mark.parametrize(
     ("removed", "written"),
     [
-        ((names.TARGET,), {}),
-        ((names.PROVEN, names.TARGET), {}),
-        ((names.PHASE, names.TARGET), {}),
-        ((names.TARGET,), {names.PHASE: names.COMPLETE}),
+        ((keys.TARGET,), {}),
+        ((keys.PROVEN, keys.TARGET), {}),
+        ((keys.PHASE, keys.TARGET), {}),
+        ((keys.TARGET,), {keys.PHASE: RolloutPhase.COMPLETE}),
     ],
 )
 def test_an_annotation_that_a_person_removed_returns_no_node(
@@ -180,7 +181,7 @@ def test_an_annotation_that_a_person_removed_returns_no_node(
 def test_a_rollout_without_its_proof_is_on_hold() -> None:
     world = RolloutWorld(FAST, 10)
     world.canary()
-    del world.body["metadata"]["annotations"][names.PROVEN]
+    del world.body["metadata"]["annotations"][keys.PROVEN]
     inputs = edited(world)
     decided = world.decide(world.observe(), inputs).stages
     assert (decided.take, decided.record, decided.commits) == ((), inputs.record, False)
@@ -272,7 +273,7 @@ def test_a_rollout_begins_when_the_agent_with_precedence_is_up_to_date_everywher
     assert len(world.on(SECOND)) == 6
 
 
-LISTED = {names.APPROVERS: "team-gpu", names.APPROVE: "rest"}
+LISTED = {keys.APPROVERS: "team-gpu", names.APPROVE: "rest"}
 
 
 @pytest.mark.parametrize(
@@ -293,7 +294,7 @@ LISTED = {names.APPROVERS: "team-gpu", names.APPROVE: "rest"}
         ),
         # with approvers only their approvals count
         *(
-            ({**LISTED, names.APPROVALS: text}, stages)
+            ({**LISTED, keys.APPROVALS: text}, stages)
             for text, stages in (
                 ("", set()),
                 ("[]", set()),
@@ -331,7 +332,7 @@ def selecting(world: RolloutWorld, spec: dict[str, Any]) -> None:
     changed = world.body["spec"]["template"]
     target = target_revisions.body_of(daemonsets.daemonset_of(stable), changed, "abc")
     world.body = copy.deepcopy(stable)
-    world.body["metadata"]["annotations"][names.TARGET] = target["metadata"]["name"]
+    world.body["metadata"]["annotations"][keys.TARGET] = target["metadata"]["name"]
     world.revisions[target["metadata"]["name"]] = world._born(target)
 
 
@@ -370,7 +371,7 @@ def test_the_inputs_hold_the_agents_that_are_behind_by_the_observations_of_the_c
     other.turn()
     world = RolloutWorld(FAST, 4)
     document = {**FAST, "after": [{"agent": "cni"}]}
-    world.body["metadata"]["annotations"][names.ROLLOUT_POLICY] = target_revisions.policy_text(
+    world.body["metadata"]["annotations"][keys.ROLLOUT_POLICY] = target_revisions.policy_text(
         document, ()
     )
     sources = RolloutSources(lambda: [other.observe()])

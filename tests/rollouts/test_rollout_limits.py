@@ -16,7 +16,7 @@ from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.rollouts.controller.rollouts import Rollouts
 from gitops_ds.rollouts.decisions import stage_inputs
 from gitops_ds.rollouts.decisions.node_selection import RETRY_AFTER
-from gitops_ds.rollouts.state import target_revisions
+from gitops_ds.rollouts.state import keys, target_revisions
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 
 OTHER = "DaemonSet logging/other"
@@ -95,7 +95,7 @@ def test_writes_are_bounded_by_the_rate(owned: bool) -> None:
     document = policy()
     document["limits"]["api"] = {"writesPerSecond": 4}  # a node in a second
     world = RolloutWorld(document, 10, owned=owned)
-    world.body["metadata"]["annotations"][names.ROLLOUT_POLICY] = target_revisions.policy_text(
+    world.body["metadata"]["annotations"][keys.ROLLOUT_POLICY] = target_revisions.policy_text(
         document, ()
     )
     rollouts = Rollouts(lambda _: None, lambda: world.now)
@@ -134,13 +134,13 @@ def test_a_halt_of_scope_cluster_halts_the_other_rollouts_of_the_repository(owne
     ):
         document = {"onFailure": {"scope": scope}}
         metadata["annotations"] |= {
-            names.ROLLOUT_POLICY: target_revisions.policy_text(document, ()),
+            keys.ROLLOUT_POLICY: target_revisions.policy_text(document, ()),
             names.REPOSITORY: repository,
         }
         other.commit(SECOND)
-        name = other.body["metadata"]["annotations"][names.TARGET]
+        name = other.body["metadata"]["annotations"][keys.TARGET]
         record = RolloutRecord(1.0, halt=Halt(2.0, "canary", "it crashes"))
-        other.revisions[name]["metadata"]["annotations"][names.ROLLOUT_RECORD] = (
+        other.revisions[name]["metadata"]["annotations"][keys.ROLLOUT_RECORD] = (
             target_revisions.encoded(record)
         )
         metadata = other.body["metadata"]

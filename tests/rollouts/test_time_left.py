@@ -19,10 +19,10 @@ from gitops_ds.core.rollouts.staged_rollout import (
     StageState,
 )
 from gitops_ds.core.values import replace
-from gitops_ds.daemonset.rollout_simulation import RolloutPace
+from gitops_ds.daemonset.rollout_forecast import RolloutPace
 from gitops_ds.rollouts.decisions import time_left
 from tests.rollouts.rollout_world import SECOND
-from tests.rollouts.test_staged_simulation import PACE, preview
+from tests.rollouts.test_staged_forecast import PACE, preview
 from tests.status.staged_world import FAST, Watched, watched
 
 POLICIES: dict[str, dict[str, Any]] = {

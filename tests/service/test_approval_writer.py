@@ -15,7 +15,6 @@ from gitops_ds.cli.commands import rollout_approvals
 from gitops_ds.cli.commands.commits import git_commit
 from gitops_ds.cli.commands.commits.git_commit import Proposal
 from gitops_ds.cli.commands.rollout_approvals import ApprovedStage
-from gitops_ds.core import names
 from gitops_ds.core.cluster import Cluster
 from gitops_ds.core.errors import Refused
 from gitops_ds.core.events.base import Event
@@ -26,7 +25,7 @@ from gitops_ds.core.rollouts.staged_rollout import RolloutTarget, WaitingStage
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.kube.client.supervisor import ended
-from gitops_ds.rollouts.state import rollout_annotations
+from gitops_ds.rollouts.state import keys, rollout_annotations
 from gitops_ds.service.rollouts.approvals import ApprovalWriter
 from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.settings.repository import (
@@ -110,7 +109,7 @@ class Scene:
             finally:
                 await ended(task)
         found = [
-            rollout_annotations.decoded_approvals(one[names.APPROVALS]) for one in cluster.found
+            rollout_annotations.decoded_approvals(one[keys.APPROVALS]) for one in cluster.found
         ]
         return (found[-1][0].by if found and found[-1] else ""), events
 

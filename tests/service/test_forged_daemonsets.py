@@ -17,7 +17,8 @@ from gitops_ds.core import names
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
 from gitops_ds.deploy import state_store
 from gitops_ds.kube.client import config, rest
-from gitops_ds.rollouts.state import proofs
+from gitops_ds.rollouts.state import keys, proofs
+from gitops_ds.rollouts.state.daemonset_statements import RolloutPhase
 from tests import controlplane
 from tests.gitservers import Upstream
 from tests.service import staged
@@ -33,9 +34,9 @@ RULE = {
     "resources": ["daemonsets"],
     "verbs": ["get", "list", "patch", "update", "create", "delete"],
 }
-RESTING = {names.TARGET: None, names.PHASE: names.COMPLETE}
-AT_ONCE = {names.ROLLOUT_POLICY: '{"policy": {"stages": [{"name": "all"}]}, "pools": []}'}
-UNPACED = {names.ROLLOUT_POLICY: None}
+RESTING = {keys.TARGET: None, keys.PHASE: RolloutPhase.COMPLETE}
+AT_ONCE = {keys.ROLLOUT_POLICY: '{"policy": {"stages": [{"name": "all"}]}, "pools": []}'}
+UNPACED = {keys.ROLLOUT_POLICY: None}
 GROUP = "rbac.authorization.k8s.io"
 
 
@@ -84,12 +85,12 @@ async def _scenes(
 def _read_by_rollout(plane: controlplane.ControlPlane) -> dict[str, str]:
     """The annotations that the rollout reads."""
     annotations = staged.agent(plane)["metadata"]["annotations"]
-    return {name: annotations[name] for name in names.READ_BY_ROLLOUTS if name in annotations}
+    return {name: annotations[name] for name in keys.READ_BY_ROLLOUTS if name in annotations}
 
 
 def _proven(plane: controlplane.ControlPlane) -> Any:
     """The proof in the annotation of the DaemonSet."""
-    return json.loads(staged.agent(plane)["metadata"]["annotations"][names.PROVEN])
+    return json.loads(staged.agent(plane)["metadata"]["annotations"][keys.PROVEN])
 
 
 async def _history(plane: controlplane.ControlPlane) -> TemplateHistory:

@@ -13,6 +13,7 @@ from typing import Any
 
 from gitops_ds.core import names
 from gitops_ds.kube.apimachinery import pods
+from gitops_ds.rollouts.state import keys
 from tests import controlplane
 from tests.gitservers import Upstream
 from tests.plan.world import daemonset
@@ -120,7 +121,7 @@ def _are_complete(plane: controlplane.ControlPlane) -> bool:
     """Whether every DaemonSet has its target as its template."""
     items = staged.items(plane, "daemonsets")
     return all(
-        names.TARGET not in one["metadata"]["annotations"]
+        keys.TARGET not in one["metadata"]["annotations"]
         and one["status"].get("updatedNumberScheduled") == NODES
         for one in items
     )

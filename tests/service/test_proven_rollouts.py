@@ -9,7 +9,7 @@ import json
 from functools import partial
 from pathlib import Path
 
-from gitops_ds.core import names
+from gitops_ds.rollouts.state import keys
 from tests import controlplane
 from tests.gitservers import Upstream
 from tests.service import staged
@@ -43,7 +43,7 @@ class Fleet:
         await staged.until(lambda: self._is_at_rest(tag), self.log.read_text)
 
     def _is_at_rest(self, tag: str) -> bool:
-        return staged.tag_of(self.plane) == tag and names.TARGET not in _annotations(self.plane)
+        return staged.tag_of(self.plane) == tag and keys.TARGET not in _annotations(self.plane)
 
     async def canary_on(self, tag: str) -> set[str]:
         """The nodes of the canary, after it is updated."""
@@ -147,7 +147,7 @@ async def _a_deleted_daemonset_stays_halted(fleet: Fleet) -> None:
     fleet.commit("broken")
     await staged.until(lambda: "halted" in fleet.log.read_text(), fleet.log.read_text)
     annotations = partial(_annotations, fleet.plane)
-    await staged.until(lambda: names.HALTED in annotations(), fleet.log.read_text)
+    await staged.until(lambda: keys.HALTED in annotations(), fleet.log.read_text)
     before = fleet.watch.uids("7")
     await fleet.kubectl("delete", "ds", "agent")
     await fleet.watch.until(lambda: not before & set(fleet.watch.pods), fleet.log)

@@ -18,7 +18,7 @@ import pytest
 
 from gitops_ds.core import names
 from gitops_ds.core.rollouts.staged_rollout import FailedNode, Halt, RolloutRecord
-from gitops_ds.rollouts.state import attested_records, rollout_ledger
+from gitops_ds.rollouts.state import attested_records, keys, rollout_ledger
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 from tests.service.test_service import running, settings, until
@@ -76,10 +76,10 @@ class Fleet:
         name, metadata = target["metadata"]["name"], target["metadata"]
         self.plane.kubectl(
             *("-n", self.space, "annotate", "--overwrite", "controllerrevision", name),
-            f"{names.ROLLOUT_RECORD}={record}",
+            f"{keys.ROLLOUT_RECORD}={record}",
         )
-        digests = attested_records.digests_of(names.ROLLOUT_RECORD, record)
-        key = attested_records.key_of(metadata["uid"], names.ROLLOUT_RECORD)
+        digests = attested_records.digests_of(keys.ROLLOUT_RECORD, record)
+        key = attested_records.key_of(metadata["uid"], keys.ROLLOUT_RECORD)
         self.plane.kubectl(
             *("-n", "service-test", "patch", "configmap", rollout_ledger.CONFIG_MAP_NAME),
             *("--type=merge", "-p", json.dumps({"data": {key: " ".join(sorted(digests))}})),
@@ -88,7 +88,7 @@ class Fleet:
 
     def is_begun(self) -> bool:
         """Whether a rollout has its first record."""
-        return any(names.ROLLOUT_RECORD in one["metadata"]["annotations"] for one in self.targets())
+        return any(keys.ROLLOUT_RECORD in one["metadata"]["annotations"] for one in self.targets())
 
     def log(self) -> list[str]:
         return self.upstream.git("log", "--format=%s", "main").splitlines()
@@ -144,7 +144,7 @@ def test_a_halted_rollout_is_reverted_by_a_commit_and_its_template_stays_on_hold
         fleet.upstream.commit(fleet.files(2, policy()), "Agent 2, once more")
         until(lambda: len(fleet.targets()) == 1, log.read_text)
         until(lambda: "this template was halted before" in log.read_text(), log.read_text)
-        assert bad in fleet.annotations()[names.HALTED]
+        assert bad in fleet.annotations()[keys.HALTED]
         assert fleet.image() == image(1)
         assert fleet.log()[0] == "Agent 2, once more"
         assert "Traceback" not in log.read_text()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gitops_ds.core import names
+from gitops_ds.rollouts.state import keys
 from tests import controlplane
 from tests.gitservers import Upstream
 from tests.service import staged
@@ -225,7 +226,7 @@ def _is_complete(plane: controlplane.ControlPlane, tag: str, total: int) -> bool
     status = body.get("status") or {}
     return (
         staged.tag_of(plane) == tag
-        and names.TARGET not in annotations
+        and keys.TARGET not in annotations
         and status.get("observedGeneration") == body["metadata"]["generation"]
         and status.get("updatedNumberScheduled") == total
         and status.get("numberAvailable") == total

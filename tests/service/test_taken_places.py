@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.core import names
+from gitops_ds.rollouts.state import keys
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
 from tests.service.test_service import running, settings, until
@@ -97,7 +98,7 @@ class Fleet:
         """The image of the DaemonSet's template, if its rollout is over."""
         body = self.plane.read(SPACE, "daemonsets", self.name)
         image = str(body["spec"]["template"]["spec"]["containers"][0]["image"])
-        return "" if names.TARGET in body["metadata"]["annotations"] else image
+        return "" if keys.TARGET in body["metadata"]["annotations"] else image
 
     def subjects(self) -> list[str]:
         return self.upstream.git("log", "--format=%s", "main").splitlines()
@@ -107,7 +108,7 @@ class Fleet:
         assert "halted" not in self.log.read_text()
         assert self.subjects()[0] == newest
         annotations = self.plane.read(SPACE, "daemonsets", self.name)["metadata"]["annotations"]
-        assert names.HALTED not in annotations
+        assert keys.HALTED not in annotations
 
 
 # Refuses the nominations of the service, as without the permission; the scheduler keeps its own.

@@ -17,7 +17,7 @@ from gitops_ds.core.rollouts.proven_templates import TemplateHistory, TemplatePr
 from gitops_ds.core.rollouts.staged_rollout import RolloutRecord
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import agent_records, daemonsets
-from gitops_ds.rollouts.state import proofs, target_revisions
+from gitops_ds.rollouts.state import keys, proofs, target_revisions
 from gitops_ds.startup_taints import required_agents
 from gitops_ds.startup_taints.required_agents import RequiredAgent
 from tests.daemonset.world import daemonset
@@ -109,7 +109,7 @@ def test_an_early_template_counts_on_every_node() -> None:
     seen = there.observe()
     (target,) = (one for one in seen.revisions if not target_revisions.is_promoted(one))
     record = target_revisions.encoded(RolloutRecord(early=True))
-    there.revisions[target.name]["metadata"]["annotations"][names.ROLLOUT_RECORD] = record
+    there.revisions[target.name]["metadata"]["annotations"][keys.ROLLOUT_RECORD] = record
     agent, of = read(there), hashes(there)
     assert counts(agent, pod(of[SECOND], SECOND))
     assert agent.templates.targets == {of[SECOND]}
@@ -129,7 +129,7 @@ def test_after_a_halt_only_the_proven_template_counts() -> None:
 
 def test_until_its_target_revision_is_seen_the_proven_template_counts() -> None:
     there = with_policy(world())
-    there.body["metadata"]["annotations"][names.TARGET] = "agent-later"
+    there.body["metadata"]["annotations"][keys.TARGET] = "agent-later"
     agent = read(there)
     assert counts(agent, pod(hashes(there)["agent:1"]))
     assert not counts(agent, pod("other"))
@@ -142,7 +142,7 @@ def test_before_a_template_is_recorded_as_proven_no_pod_counts() -> None:
     assert not counts(agent, pod(hashes(there)["agent:1"]))
 
 
-ANNOTATIONS = (names.PROVEN, names.TARGET, names.ROLLOUT_POLICY, names.PHASE, names.SUSPEND)
+ANNOTATIONS = (keys.PROVEN, keys.TARGET, keys.ROLLOUT_POLICY, keys.PHASE, names.SUSPEND)
 
 
 @pytest.mark.parametrize("name", ANNOTATIONS)
@@ -308,7 +308,7 @@ def live(body: Body) -> DaemonSet:
 def with_policy(world: RolloutWorld) -> RolloutWorld:
     """The world with the annotation of its policy, which the deployer writes."""
     text = target_revisions.policy_text({"stages": ["canary", "rest"]}, ())
-    world.body["metadata"]["annotations"][names.ROLLOUT_POLICY] = text
+    world.body["metadata"]["annotations"][keys.ROLLOUT_POLICY] = text
     return world
 
 

@@ -10,7 +10,7 @@ from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.health import Health, HealthState
 from gitops_ds.core.rollouts.staged_rollout import StageApproval
-from gitops_ds.rollouts.state import rollout_annotations, target_revisions
+from gitops_ds.rollouts.state import keys, rollout_annotations, target_revisions
 from gitops_ds.rollouts.views import rollout_tracker, staged_rollouts
 from gitops_ds.rollouts.views.rollout_tracker import RolloutView, TrackedRollout
 from gitops_ds.status import health
@@ -50,8 +50,8 @@ class Watched:
         approval = StageApproval(stage, hash, "team-a", "ada@example.com", "commit 0123456789ab")
         target.setdefault("annotations", {})
         target["annotations"] |= {
-            names.APPROVERS: "team-a",
-            names.APPROVALS: rollout_annotations.encoded_approvals([approval]),
+            keys.APPROVERS: "team-a",
+            keys.APPROVALS: rollout_annotations.encoded_approvals([approval]),
         }
 
     def agent(self) -> Agent:
@@ -94,7 +94,7 @@ def watched(policy: dict[str, Any] | None = None, nodes: int = 10, **more: Any) 
     policy = policy or FAST
     world = RolloutWorld(policy, nodes, **more)
     annotations = world.body["metadata"]["annotations"]
-    annotations[names.ROLLOUT_POLICY] = target_revisions.policy_text(policy, ())
+    annotations[keys.ROLLOUT_POLICY] = target_revisions.policy_text(policy, ())
     annotations[names.COMMIT] = "agent:1"
     there = Watched(world)
     there.rounds(2)

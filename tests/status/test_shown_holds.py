@@ -20,6 +20,7 @@ from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.rollouts.staged_rollout import HoldKind, StageHold, StageState
 from gitops_ds.core.values import replace
 from gitops_ds.notify.metrics import Metrics, MetricsSource
+from gitops_ds.rollouts.state import keys
 from gitops_ds.service.web.page.pages import Book
 from gitops_ds.status import agent_json, agents, health, reporter
 from gitops_ds.status.agents import Agent
@@ -117,7 +118,7 @@ def test_the_hold_at_rest_is_on_each_surface(at_rest: str) -> None:
 
 def test_a_template_without_a_proof_is_not_called_an_edit() -> None:
     there = watched()
-    del there.world.body["metadata"]["annotations"][names.PROVEN]
+    del there.world.body["metadata"]["annotations"][keys.PROVEN]
     for surface, text in surfaces(there.agent()).items():
         assert "no template is proven yet" in text, surface
         assert "was edited" not in text, surface

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.core import names
 from gitops_ds.core.events.agents import RolloutCompleted, RolloutFailed, RolloutStarted
 from gitops_ds.core.health import Blame, HealthState
 from gitops_ds.core.objects import CommitId
 from gitops_ds.core.values import replace
+from gitops_ds.rollouts.state import keys
 from gitops_ds.rollouts.views import rollout_tracker
 from gitops_ds.rollouts.views.rollout_tracker import RolloutView, TrackedRollout
 from tests.rollouts.rollout_world import SECOND, both
@@ -159,7 +159,7 @@ def test_a_command_without_memory_sees_the_same() -> None:
         if read.rollout is None:
             break
         assert read.rollout.complete or read.health.state is not HealthState.HEALTHY
-    assert names.TARGET not in there.world.body["metadata"]["annotations"]
+    assert keys.TARGET not in there.world.body["metadata"]["annotations"]
 
 
 def test_the_start_counts_the_nodes_whose_earlier_pod_is_ending_already() -> None:

@@ -14,7 +14,8 @@ from gitops_ds.core import names
 from gitops_ds.core.health import HealthState
 from gitops_ds.core.rollouts.staged_rollout import NodeStep
 from gitops_ds.core.sources.source_status import EFFECTS
-from gitops_ds.kube.apimachinery import daemonsets, timestamps
+from gitops_ds.kube.apimachinery import timestamps
+from gitops_ds.rollouts.state import daemonset_statements, keys
 from gitops_ds.status import agent_json
 from tests.rollouts.rollout_world import SECOND
 from tests.status.staged_world import FAST, Watched, watched
@@ -128,15 +129,15 @@ def test_many_stages_are_counted() -> None:
 def test_a_daemonset_with_an_unknown_target_is_not_done() -> None:
     there = watched()
     body = copy.deepcopy(there.world.body)
-    assert daemonsets.rollout_status(body).done
-    body["metadata"]["annotations"][names.TARGET] = "agent-unknown"
+    assert daemonset_statements.rollout_status(body).done
+    body["metadata"]["annotations"][keys.TARGET] = "agent-unknown"
     there.world.body = body
     health = there.agent().health
     assert health.state is HealthState.PROGRESSING
     assert health.message == "the target revision agent-unknown does not exist yet"
-    assert not daemonsets.rollout_status(body).done
-    body["metadata"]["annotations"][names.ROLLOUT_POLICY] = "no policy"
-    assert there.agent().health.message.startswith(names.ROLLOUT_POLICY)
+    assert not daemonset_statements.rollout_status(body).done
+    body["metadata"]["annotations"][keys.ROLLOUT_POLICY] = "no policy"
+    assert there.agent().health.message.startswith(keys.ROLLOUT_POLICY)
 
 
 def test_status_shows_who_approved_a_stage_and_how() -> None:

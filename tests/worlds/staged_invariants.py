@@ -38,7 +38,7 @@ from gitops_ds.core.objects import (
 from gitops_ds.core.rollouts.proven_templates import ProofKind, TemplateProof
 from gitops_ds.kube.apimachinery import revisions
 from gitops_ds.ownership import field_managers
-from gitops_ds.rollouts.state import proofs
+from gitops_ds.rollouts.state import keys, proofs
 from gitops_ds.status import agents
 from gitops_ds.testing.simulator.faults import SimulatedRequest
 from tests.worlds import staged_oracle
@@ -255,7 +255,7 @@ class Judge:
         """Judges an object as the service wrote it: what it states about templates."""
         if verb == "apply" and resource == DAEMONSET and body["metadata"]["name"] == NAME:
             # Without a policy the service states no proof, and leaves one of another writer.
-            is_stated = field_managers.is_from_git(body, names.PROVEN)
+            is_stated = field_managers.is_from_git(body, keys.PROVEN)
             proof = proofs.in_force(annotations_of(body)) if is_stated else None
             if proof is not None:
                 self._judge_proof(proof, "the DaemonSet")
@@ -431,7 +431,7 @@ def undone(oracle: Oracle) -> str:
         return "there is no DaemonSet"
     if template_id(live["spec"]["template"]) != wanted:
         return f"the DaemonSet has {template_id(live['spec']['template'])}, Git has {wanted}"
-    if names.TARGET in (live["metadata"].get("annotations") or {}):
+    if keys.TARGET in (live["metadata"].get("annotations") or {}):
         return "the DaemonSet still has a target"
     missing = [
         one.name

@@ -19,7 +19,7 @@ from gitops_ds.core import names
 from gitops_ds.core.cluster import EventType
 from gitops_ds.core.objects import DAEMONSET, NODE, POD, Body, Resource, annotations_of
 from gitops_ds.kube.apimachinery import pods
-from gitops_ds.rollouts.state import halted_templates
+from gitops_ds.rollouts.state import halted_templates, keys
 from gitops_ds.testing.simulator.store import StoredChange
 from tests.worlds.staged_git import NAME, SPACE, Shape, StagedHistory, template_id
 
@@ -425,7 +425,7 @@ class Oracle:
 
 def is_staged(body: Body) -> bool:
     """Whether the DaemonSet has a policy that can be read."""
-    text = str((body["metadata"].get("annotations") or {}).get(names.ROLLOUT_POLICY) or "")
+    text = str((body["metadata"].get("annotations") or {}).get(keys.ROLLOUT_POLICY) or "")
     return bool(text) and "future" not in text
 
 

@@ -12,6 +12,7 @@ from gitops_ds.core.cluster import Propagation
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body
 from gitops_ds.core.skip_reasons import DriftPolicy
 from gitops_ds.kube.apimachinery import revisions
+from gitops_ds.rollouts.state import keys
 from tests.worlds.staged_git import BAD, GOOD, NAME, SPACE, image, template_id
 from tests.worlds.staged_oracle import RESTARTED_AT
 from tests.worlds.staged_world import OWNER, StagedWorld
@@ -144,7 +145,7 @@ def target_of(world: StagedWorld) -> str:
     """The name of the target revision; empty without a rollout."""
     live = world.live()
     return str(
-        ((live or {"metadata": {}})["metadata"].get("annotations") or {}).get(names.TARGET) or ""
+        ((live or {"metadata": {}})["metadata"].get("annotations") or {}).get(keys.TARGET) or ""
     )
 
 
@@ -231,7 +232,7 @@ async def has_a_policy_of_a_later_version(world: StagedWorld) -> None:
     """While the repository is suspended, so that the deployer writes no other one."""
     oracle, live = world.oracle, world.live()
     text = ((live or {"metadata": {}})["metadata"].get("annotations") or {}).get(
-        names.ROLLOUT_POLICY
+        keys.ROLLOUT_POLICY
     )
     if not text:
         return
@@ -241,7 +242,7 @@ async def has_a_policy_of_a_later_version(world: StagedWorld) -> None:
     policy = json.loads(text)
     policy["policy"]["future"] = {"of": "a later version"}
     try:
-        await patch_daemonset(world, _annotated({names.ROLLOUT_POLICY: json.dumps(policy)}))
+        await patch_daemonset(world, _annotated({keys.ROLLOUT_POLICY: json.dumps(policy)}))
         await asyncio.sleep(world.chance.uniform(20, 150))
     finally:
         await world.steer(names.SUSPEND, None)

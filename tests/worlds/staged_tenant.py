@@ -24,7 +24,8 @@ from gitops_ds.core.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, P
 from gitops_ds.core.rollouts.proven_templates import TemplateProof
 from gitops_ds.deploy import state_store
 from gitops_ds.kube.apimachinery import pods
-from gitops_ds.rollouts.state import proofs
+from gitops_ds.rollouts.state import keys, proofs
+from gitops_ds.rollouts.state.daemonset_statements import RolloutPhase
 from gitops_ds.testing import simulator
 from tests.worlds import staged_oracle
 from tests.worlds.staged_git import DEMANDS, NAME, PORT, SPACE, image
@@ -36,13 +37,13 @@ MANAGERS = (names.FIELD_MANAGER, "kubectl-edit", "kube-controller-manager")
 MARK = {"gone-with": "the-tenant"}
 FORGED = "agent-forged-"
 STATED = (
-    names.ROLLOUT_POLICY,
-    names.TARGET,
-    names.PROVEN,
-    names.HALTED,
-    names.PHASE,
+    keys.ROLLOUT_POLICY,
+    keys.TARGET,
+    keys.PROVEN,
+    keys.HALTED,
+    keys.PHASE,
     names.COMMIT,
-    names.UPDATE_STRATEGY,
+    keys.UPDATE_STRATEGY,
     names.TRACKING_ID,
 )
 
@@ -226,16 +227,16 @@ async def _forges_annotations(tenant: Tenant, live: Body) -> None:
     revisions = tenant.world.cluster.server.store.all(CONTROLLER_REVISION)
     target = tenant.chance.choice(revisions)["metadata"]["name"] if revisions else ""
     stated = {
-        names.PROVEN: proofs.encoded(TemplateProof(identity, commit, tenant.world.now)),
-        names.TARGET: target,
+        keys.PROVEN: proofs.encoded(TemplateProof(identity, commit, tenant.world.now)),
+        keys.TARGET: target,
         names.COMMIT: commit,
-        names.HALTED: "[]",
-        names.PHASE: tenant.chance.choice(("Progressing", names.COMPLETE)),
-        names.ROLLOUT_POLICY: json.dumps({"policy": {"stages": ["all"]}, "pools": []}),
+        keys.HALTED: "[]",
+        keys.PHASE: tenant.chance.choice(("Progressing", RolloutPhase.COMPLETE)),
+        keys.ROLLOUT_POLICY: json.dumps({"policy": {"stages": ["all"]}, "pools": []}),
     }
     chosen = tenant.chance.sample(sorted(stated), tenant.chance.randint(1, len(stated)))
     await _annotate(
-        tenant, forged if names.PROVEN in chosen else live, {one: stated[one] for one in chosen}
+        tenant, forged if keys.PROVEN in chosen else live, {one: stated[one] for one in chosen}
     )
 
 

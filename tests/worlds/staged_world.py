@@ -36,6 +36,7 @@ from gitops_ds.deploy import revision_selector, state_store
 from gitops_ds.deploy.pipeline import prepare
 from gitops_ds.deploy.target import DeployTarget
 from gitops_ds.ownership.options import ApplyOptions
+from gitops_ds.rollouts.state import keys
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator import NodeSpec
@@ -334,7 +335,7 @@ class StagedWorld:
     async def approve(self) -> None:
         """A person approves the stage `rest` of the rollout in progress."""
         live = self.live()
-        name = ((live or {"metadata": {}})["metadata"].get("annotations") or {}).get(names.TARGET)
+        name = ((live or {"metadata": {}})["metadata"].get("annotations") or {}).get(keys.TARGET)
         target = self.cluster.server.store.get(CONTROLLER_REVISION, SPACE, str(name or ""))
         if target is not None:
             self.oracle.approved.add(template_id(target["data"]["spec"]["template"]))

@@ -24,7 +24,7 @@ _MAX_UNAVAILABLE: Final[Path] = ("spec", "updateStrategy", "rollingUpdate", "max
 _MAX_SURGE: Final[Path] = (*_MAX_UNAVAILABLE[:-1], "maxSurge")
 _TENTH: Final = "10%"
 _MOST_AT_ONCE: Final = 25  # per cent of the nodes
-# The assumed times of a pod without measurements (as in rollout_simulation), and the accepted
+# The assumed times of a pod without measurements (as in rollout_forecast), and the accepted
 # duration of a rollout, in seconds.
 _START, _STOP, _LONGEST = 30, 5, 4 * 3600
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -340,7 +340,7 @@ def estimates(plan: Plan, bundle: Bundle, live: Live) -> dict[Key, float]:
     """The simulated seconds of each rollout that a plan begins, on the nodes of the cluster;
     without rollouts that do not end. `live` is the cluster before.
     """
-    from gitops_ds.daemonset import rollout_simulation
+    from gitops_ds.daemonset import rollout_forecast
 
     nodes, durations = live.nodes or (), dict[Key, float]()
     for change in with_stages(plan, bundle, live).changes:
@@ -351,7 +351,7 @@ def estimates(plan: Plan, bundle: Bundle, live: Live) -> dict[Key, float]:
                 durations[change.key] = change.stages.seconds
         elif change.rollout is not None and change.rollout.rolls:
             desired = defaults.defaulted(change.manifest.body)
-            rehearsal = rollout_simulation.rehearse(live.objects.get(change.key), desired, nodes)
+            rehearsal = rollout_forecast.rehearse(live.objects.get(change.key), desired, nodes)
             if not rehearsal.waiting:
                 durations[change.key] = rehearsal.seconds
     return durations

@@ -12,7 +12,7 @@ import msgspec
 
 from gitops_ds.cli.commands.commits import git_commit
 from gitops_ds.cli.commands.commits.git_commit import Proposal, Proposed
-from gitops_ds.core import errors, names
+from gitops_ds.core import errors
 from gitops_ds.core.cluster import Cluster, ClusterReader
 from gitops_ds.core.daemonset import DaemonSet
 from gitops_ds.core.live import Revision
@@ -20,7 +20,7 @@ from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, CommitId, Key
 from gitops_ds.core.rollouts.staged_rollout import RolloutTarget, StageApproval
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.kube.apimachinery import daemonsets, revisions
-from gitops_ds.rollouts.state import rollout_annotations, target_revisions
+from gitops_ds.rollouts.state import daemonset_statements, rollout_annotations, target_revisions
 from gitops_ds.status import agents
 
 
@@ -50,11 +50,10 @@ async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
     """
     daemonset, target, own_revisions = await _rollout(cluster, request)
     (revision,) = own_revisions
-    annotations = revisions.annotations_of(revision)
-    if names.APPROVERS in annotations:
+    if (approvers := rollout_annotations.approvers_of(revision)) is not None:
         raise errors.Refused(
             f"{daemonset.key}: only the approvers of the repository "
-            f"({annotations[names.APPROVERS]}) approve, by a signed commit (--commit) or a review "
+            f"({approvers}) approve, by a signed commit (--commit) or a review "
             "of the pull request"
         )
     approved = {
@@ -63,7 +62,7 @@ async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
     }
     metadata = {
         "resourceVersion": revision.raw["metadata"].get("resourceVersion"),
-        "annotations": {names.APPROVE: rollout_annotations.approve_text(approved)},
+        "annotations": rollout_annotations.approved(approved),
     }
     space = daemonset.key.namespace
     await cluster.patch(CONTROLLER_REVISION, space, target.revision, {"metadata": metadata})
@@ -84,7 +83,8 @@ async def _rollout(
     daemonset = await _daemonset(cluster, request.name, request.namespace)
     _check_stage(daemonset, request.stage)
     space = daemonset.key.namespace
-    body = await cluster.get(CONTROLLER_REVISION, space, daemonset.annotations[names.TARGET])
+    name = daemonset_statements.target_name(daemonset.annotations)
+    body = await cluster.get(CONTROLLER_REVISION, space, name)
     own_revisions = [
         revision for revision in (revisions.revision_of(body),) if revision is not None
     ]
@@ -119,7 +119,7 @@ def _check_stage(daemonset: DaemonSet, stage: str) -> None:
         policy_and_pools = target_revisions.policy_of(daemonset)
     except ValueError as error:
         raise errors.Refused(f"{daemonset.key}: {error}") from None
-    if policy_and_pools is None or not daemonset.annotations.get(names.TARGET):
+    if policy_and_pools is None or not daemonset_statements.target_name(daemonset.annotations):
         raise errors.Refused(f"{daemonset.key} has no staged rollout in progress")
     policy, _ = policy_and_pools
     waiting = [one.name for one in policy.stages if one.approval is not None]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from gitops_ds.cli.commands import watched_agents
-from gitops_ds.core import errors, names
+from gitops_ds.core import errors
 from gitops_ds.core.cluster import ClusterReader, EventType, Listing, Selection, WatchEvent
 from gitops_ds.core.objects import (
     CONTROLLER_REVISION,
@@ -21,6 +21,7 @@ from gitops_ds.core.objects import (
     Body,
     Key,
     Resource,
+    annotations_of,
     key_of,
     version_number,
 )
@@ -28,7 +29,7 @@ from gitops_ds.core.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.core.rollouts.staged_rollout import Halt
 from gitops_ds.kube.apimachinery import daemonsets, revisions
 from gitops_ds.kube.client import informer
-from gitops_ds.rollouts.state import target_revisions
+from gitops_ds.rollouts.state import daemonset_statements, target_revisions
 from gitops_ds.status import agents, health
 
 
@@ -203,7 +204,7 @@ class _PendingRollouts:
 
     def _follow_target(self, key: Key, body: Body) -> None:
         """Watches the target revisions when a DaemonSet of their namespace has one."""
-        target = str((body["metadata"].get("annotations") or {}).get(names.TARGET) or "")
+        target = daemonset_statements.target_name(annotations_of(body))
         followed = {one.namespace for one in self._targets}
         self._targets.pop(key, None)
         if target:
@@ -220,7 +221,7 @@ class _PendingRollouts:
         if key not in self.messages or version < self._versions[key]:
             return
         self._versions[key] = version
-        status, staged = daemonsets.rollout_status(body), key in self._targets
+        status, staged = daemonset_statements.rollout_status(body), key in self._targets
         self._follow_target(key, body)
         if key not in self._targets:
             self._listener.progress(key, daemonsets.rollout_progress(body))

@@ -33,13 +33,14 @@ from gitops_ds.core.objects import (
     short,
 )
 from gitops_ds.core.rollouts.proven_templates import HaltedTemplate
+from gitops_ds.core.rollouts.staged_rollout import RolloutRecord
 from gitops_ds.core.sources.source_status import Condition
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import requests, source_status_store, state_store
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.kube.apimachinery import revisions
 from gitops_ds.ownership import field_managers, object_owner
-from gitops_ds.rollouts.state import halted_templates, target_revisions
+from gitops_ds.rollouts.state import daemonset_statements, halted_templates, target_revisions
 from gitops_ds.source.git import address
 
 ASK_SECONDS = 0.25
@@ -337,7 +338,7 @@ async def hold_rollouts(cluster: Cluster, owner: str, commit: str, now: float) -
         key_of(body): body
         for body in daemonsets
         if object_owner.owner_of(body) == owner
-        and names.TARGET in (body["metadata"].get("annotations") or {})
+        and daemonset_statements.has_target(_annotations(body))
     }
     if not rolling:
         return HeldRollouts()
@@ -360,8 +361,7 @@ async def hold_rollouts(cluster: Cluster, owner: str, commit: str, now: float) -
             halted_templates.ON_HOLD,
             commits=commits if len(commits) > 1 else (),
         )
-        kept = (on_hold, *others)
-        patch = {"metadata": {"annotations": {names.HALTED: halted_templates.encoded(kept)}}}
+        patch = halted_templates.patch(halted_templates.encoded((on_hold, *others)))
         await cluster.patch(DAEMONSET, key.namespace, key.name, patch, type=PatchType.MERGE)
         held.append(key)
     return HeldRollouts(tuple(held), others_rolling)
@@ -369,7 +369,8 @@ async def hold_rollouts(cluster: Cluster, owner: str, commit: str, now: float) -
 
 def _is_target(revision: Revision, key: Key, annotations: dict[str, str]) -> bool:
     namespace = str((revision.raw.get("metadata") or {}).get("namespace") or "")
-    return (namespace, revision.name) == (key.namespace, annotations.get(names.TARGET))
+    target = daemonset_statements.target_name(annotations)
+    return (namespace, revision.name) == (key.namespace, target)
 
 
 async def release_rollouts(cluster: Cluster, owner: str, commit: str) -> tuple[Key, ...]:
@@ -385,7 +386,7 @@ async def release_rollouts(cluster: Cluster, owner: str, commit: str) -> tuple[K
     bodies = [
         body
         for body in daemonsets
-        if object_owner.owner_of(body) == owner and _annotations(body).get(names.HALTED)
+        if object_owner.owner_of(body) == owner and halted_templates.is_stated(_annotations(body))
     ]
     if not bodies:
         return ()
@@ -421,17 +422,14 @@ async def _release_rollout(
     for target in own:
         record = target_revisions.record_in(target)
         if _hash(target) in hashes and record.halt is not None:
-            text = target_revisions.encoded(replace(record, halt=None))
-            await _annotate(cluster, target.raw, {names.ROLLOUT_RECORD: text})
-    left = halted_templates.without(_annotations(body), hashes)
-    patch = {"metadata": {"annotations": {names.HALTED: left}}}
+            await _record(cluster, target, replace(record, halt=None))
+    patch = halted_templates.patch(halted_templates.without(_annotations(body), hashes))
     await cluster.patch(DAEMONSET, key.namespace, key.name, patch, type=PatchType.MERGE)
     return True
 
 
-async def _annotate(cluster: Cluster, revision: Body, annotations: Mapping[str, str]) -> None:
-    key = key_of(revision)
-    patch = {"metadata": {"uid": revision["metadata"]["uid"], "annotations": dict(annotations)}}
+async def _record(cluster: Cluster, target: Revision, record: RolloutRecord) -> None:
+    key, patch = key_of(target.raw), target_revisions.record_patch(target, record)
     await cluster.patch(CONTROLLER_REVISION, key.namespace, key.name, patch, type=PatchType.MERGE)
 
 

@@ -30,6 +30,7 @@ from gitops_ds.core.objects import (
     Body,
     Key,
     Resource,
+    annotations_of,
     key_of,
 )
 from gitops_ds.core.plain_text import counted
@@ -37,12 +38,10 @@ from gitops_ds.core.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.deploy import live_state, source_status_store, state_store
 from gitops_ds.kube.apimachinery import nodes, pods, revisions
 from gitops_ds.ownership import object_owner
-from gitops_ds.rollouts.state import rollout_ledger, target_revisions
+from gitops_ds.rollouts.state import daemonset_statements, rollout_ledger, target_revisions
 from gitops_ds.status import status_writer
 
 _ATTEMPTS = 10
-# our annotations on revisions
-_OF_REVISIONS = (names.COMMIT, names.ROLLOUT_RECORD, names.TEMPLATE_DIGEST)
 
 
 class Handover(msgspec.Struct, frozen=True):
@@ -166,9 +165,7 @@ async def hand_back(
             say(f"handed back {key}")
     for space in spaces:
         for revision in (await cluster.list(CONTROLLER_REVISION, Selection(namespace=space))).items:
-            if any(
-                name in (revision["metadata"].get("annotations") or {}) for name in _OF_REVISIONS
-            ):
+            if target_revisions.is_marked(annotations_of(revision)):
                 await _released(cluster, CONTROLLER_REVISION, key_of(revision))
     for owner in what.owners:
         await _forget(cluster, namespace, owner)
@@ -271,11 +268,10 @@ def operations(body: Body) -> Iterator[dict[str, Any]]:
     """The JSON patch that gives a DaemonSet the update strategy in Git; empty without an annotation
     that contains it.
     """
-    text = (body["metadata"].get("annotations") or {}).get(names.UPDATE_STRATEGY)
+    text = daemonset_statements.update_strategy(annotations_of(body))
     if body.get("kind") != DAEMONSET.kind or text is None:
         return
-    name = names.UPDATE_STRATEGY.replace("/", "~1")
-    yield {"op": "remove", "path": f"/metadata/annotations/{name}"}
+    yield {"op": "remove", "path": daemonset_statements.STRATEGY_POINTER}
     with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
         strategy = msgspec.json.decode(str(text), type=dict[str, Any])
         yield {"op": "replace", "path": "/spec/updateStrategy", "value": strategy or _DEFAULT}

@@ -27,10 +27,11 @@ from gitops_ds.core.objects import DAEMONSET, Body, Key, Resource
 from gitops_ds.core.skip_reasons import Skipped, SkipReason
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.deploy.plan import added_fields, apply_order, deletions, object_changes, planner
-from gitops_ds.kube.apimachinery import builtin_resources, daemonsets
+from gitops_ds.kube.apimachinery import builtin_resources
 from gitops_ds.ownership import object_owner, ownership, refused_writes
 from gitops_ds.ownership.field_managers import Fields
 from gitops_ds.ownership.options import FieldConflict, PlanContext, Policy
+from gitops_ds.rollouts.state import daemonset_statements
 
 AT_ONCE = 16
 DEFINITION_SECONDS, DEFINITION_PAUSE = 10.0, 0.2
@@ -415,7 +416,8 @@ async def _not_gone(cluster: ClusterReader, key: Key) -> str:
 
 async def _not_ready(cluster: ClusterReader, key: Key) -> str:
     try:
-        status = daemonsets.rollout_status(await cluster.get(DAEMONSET, key.namespace, key.name))
+        body = await cluster.get(DAEMONSET, key.namespace, key.name)
     except errors.NotFound:
         return f"{key} does not exist"
+    status = daemonset_statements.rollout_status(body)
     return "" if status.done else f"{key}: {status.message}"

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gitops_ds.checks.engine.rule import template
-from gitops_ds.core import names
 from gitops_ds.core.change import Change, Operation, StagedPreview
 from gitops_ds.core.live import Node
 from gitops_ds.core.objects import Body, Key
@@ -14,9 +13,9 @@ from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import defaults
-from gitops_ds.rollouts.decisions import staged_simulation
-from gitops_ds.rollouts.decisions.staged_simulation import RolloutNodes
-from gitops_ds.rollouts.state import target_revisions
+from gitops_ds.rollouts.decisions import staged_forecast
+from gitops_ds.rollouts.decisions.staged_forecast import RolloutNodes
+from gitops_ds.rollouts.state import daemonset_statements, target_revisions
 
 
 @dataclass
@@ -62,7 +61,7 @@ class StagedPreviews:
             id(nodes),
         )
         if key not in self._known:
-            preview = staged_simulation.simulate(
+            preview = staged_forecast.simulate(
                 defaults.defaulted(old),
                 template(defaults.defaulted(bundle.manifests[change.key].body)),
                 rollout_policy.decode(document),
@@ -86,6 +85,6 @@ def is_staged(change: Change, bundle: Bundle) -> bool:
     ):
         return False
     annotations = (change.manifest.body.get("metadata") or {}).get("annotations") or {}
-    if names.ROLLOUT_POLICY in annotations:
-        return names.TARGET in annotations
+    if daemonset_statements.has_policy(annotations):
+        return daemonset_statements.has_target(annotations)
     return change.rollout is not None and change.rollout.rolls

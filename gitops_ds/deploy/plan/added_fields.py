@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gitops_ds.core import names
 from gitops_ds.core.objects import Body, Path, annotations_of
 from gitops_ds.core.sources.bundle import Manifest
 from gitops_ds.ownership import field_managers, ignore_differences, ownership
 from gitops_ds.ownership.field_managers import Fields
 from gitops_ds.ownership.ignore_differences import IgnoreRule
 from gitops_ds.ownership.options import AddedFields, PlanContext
+from gitops_ds.rollouts.state import daemonset_statements
 
 _TEMPLATE = ("spec", "template")
 # `kubectl rollout restart` sets it; https://kubernetes.io/docs/reference/labels-annotations-taints/
@@ -41,7 +41,8 @@ def of(manifest: Manifest, live: Body, context: PlanContext) -> Fields:
 def _is_covered(manifest: Manifest, choice: AddedFields) -> bool:
     if not manifest.key.is_daemonset:
         return False
-    return choice is AddedFields.ALL or names.ROLLOUT_POLICY in annotations_of(manifest.body)
+    annotations = annotations_of(manifest.body)
+    return choice is AddedFields.ALL or daemonset_statements.has_policy(annotations)
 
 
 def _owned(live: Body, rules: Sequence[IgnoreRule]) -> tuple[Fields, Fields]:

@@ -25,6 +25,7 @@ from gitops_ds.core.redaction import objects, texts
 from gitops_ds.core.skip_reasons import Skipped
 from gitops_ds.kube.apimachinery import node_pools, request_costs
 from gitops_ds.rollouts.staging import cluster_waves
+from gitops_ds.rollouts.state import daemonset_statements
 
 _SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.KEEP: " "}
 SHOWN_NODES = 12
@@ -240,14 +241,13 @@ def _strategy(change: Change) -> str:
 def _ends_rollout(change: Change) -> bool:
     """Whether the template is that of the DaemonSet again, in the middle of a rollout."""
     rolls = change.rollout is not None and change.rollout.rolls
-    return not rolls and any(
-        field.path[-1:] == (names.TARGET,) and field.new is None for field in change.fields
-    )
+    removed = (field.path[-1] for field in change.fields if field.path and field.new is None)
+    return not rolls and any(map(daemonset_statements.is_target, removed))
 
 
 def _has_policy(change: Change) -> bool:
     body = change.manifest.body if change.manifest else {}
-    return names.ROLLOUT_POLICY in annotations_of(body)
+    return daemonset_statements.has_policy(annotations_of(body))
 
 
 def _pace(change: Change, nodes: int) -> str:

@@ -135,13 +135,12 @@ class RolloutStatus(msgspec.Struct, frozen=True):
     message: str
 
 
-def rollout_status(daemonset: Body) -> RolloutStatus:
+def rollout_status(daemonset: Body, target: str) -> RolloutStatus:
     """Whether it is rolled out, by the rule of `kubectl rollout status`, from its status only.
 
     staging/src/k8s.io/kubectl/pkg/polymorphichelpers/rollout_status.go; under OnDelete, where
-    kubectl reports an error, it is done when every node has an available pod, old or new. A
-    DaemonSet that names the target of a staged rollout is not rolled out before it has the template
-    of the target.
+    kubectl reports an error, it is done when every node has an available pod, old or new. With the
+    name of a target, in a staged rollout, it is not rolled out before it has the target's template.
     """
     metadata, status = daemonset.get("metadata") or {}, daemonset.get("status") or {}
     if (status.get("observedGeneration") or 0) < (metadata.get("generation") or 0):
@@ -151,7 +150,7 @@ def rollout_status(daemonset: Body) -> RolloutStatus:
         status.get("updatedNumberScheduled") or 0,
     )
     available = status.get("numberAvailable") or 0
-    if target := (metadata.get("annotations") or {}).get(names.TARGET):
+    if target:
         return RolloutStatus(False, f"the staged rollout of {target} is in progress")
     if _strategy_type(daemonset) == "RollingUpdate" and updated < desired:
         return RolloutStatus(False, f"{updated} of {desired} pods are updated")

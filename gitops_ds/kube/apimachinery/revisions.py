@@ -10,7 +10,7 @@ https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/controlle
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from gitops_ds.core import names
@@ -156,10 +156,9 @@ def name_for(daemonset: DaemonSet) -> str:
     return f"{daemonset.key.name}-{hash_of(daemonset.template, daemonset.collision_count)}"
 
 
-def new(daemonset: DaemonSet, number: int) -> dict[str, Any]:
+def new(daemonset: DaemonSet, number: int, never_copied: Set[str] = frozenset()) -> dict[str, Any]:
     """A new revision of the DaemonSet's template, with the template's labels and the DaemonSet's
-    annotations. Those that state something about a revision are not copied: who may write
-    DaemonSets can't write them to revisions.
+    annotations, without those that are never copied.
     """
     hash = hash_of(daemonset.template, daemonset.collision_count)
     labels = (daemonset.template.get("metadata") or {}).get("labels") or {}
@@ -173,7 +172,7 @@ def new(daemonset: DaemonSet, number: int) -> dict[str, Any]:
             "annotations": {
                 name: text
                 for name, text in daemonset.annotations.items()
-                if name not in names.OF_REVISIONS
+                if name not in never_copied
             },
             "ownerReferences": [owner_reference(daemonset)],
         },

@@ -46,7 +46,6 @@ from gitops_ds.core.decision import (
     Observation,
     PodMark,
     PromoteRevision,
-    RecordRollout,
     RelabelPod,
 )
 from gitops_ds.core.objects import CONTROLLER_REVISION, Key
@@ -67,7 +66,7 @@ from gitops_ds.kube.apimachinery import revisions
 from gitops_ds.rollouts.decisions import rollout_holds, stages
 from gitops_ds.rollouts.decisions.node_steps import NodeSteps
 from gitops_ds.rollouts.decisions.pinned_bodies import PinnedBodies, key_of
-from gitops_ds.rollouts.state import proofs, target_revisions
+from gitops_ds.rollouts.state import daemonset_statements, proofs, target_revisions
 
 LOOK_AGAIN = 15.0  # seconds until other agents and the pods of nodes are observed again
 _GATED = "nothing removes the scheduling gate of an earlier version"
@@ -167,8 +166,9 @@ class _Writes:
         if self.inputs.is_edited or self.unrecorded:
             return
         if self.target.staged and self.decided.record != self.inputs.record:
-            text = target_revisions.encoded(self.decided.record)
-            yield RecordRollout(self._revision, self.target.uid, text, "the rollout moved on")
+            yield target_revisions.recorded(
+                self._revision, self.target.uid, self.decided.record, "the rollout moved on"
+            )
         yield from self._proof_in_force()
         for revision in self.layout.seen.revisions:
             record = target_revisions.record_in(revision)
@@ -177,21 +177,19 @@ class _Writes:
             if not is_target or not target_revisions.is_promoted(revision) or record == left:
                 continue
             if not self.target.staged or revision.uid != self.target.uid:
-                text, why = target_revisions.encoded(left), "its rollout was replaced"
-                yield RecordRollout(self._key_of(revision.name), revision.uid, text, why)
+                key, why = self._key_of(revision.name), "its rollout was replaced"
+                yield target_revisions.recorded(key, revision.uid, left, why)
 
     def _proof_in_force(self) -> Iterator[Action]:
         """Writes the proof of the DaemonSet's template to its revision, for the history."""
-        text = self.layout.seen.daemonset.annotations.get(names.PROVEN, "")
+        text = daemonset_statements.proof(self.layout.seen.daemonset.annotations)
         if self.target.staged or self.target.edited or not text:
             return
         for revision in self.layout.seen.revisions:
             is_own = revision.hash == self.layout.hash and target_revisions.is_promoted(revision)
             if is_own and not revision.deleting and proofs.proof_in(revision) is None:
                 why = "its template is proven"
-                yield RecordRollout(
-                    self._key_of(revision.name), revision.uid, text, why, names.PROOF
-                )
+                yield proofs.recorded(self._key_of(revision.name), revision.uid, text, why)
 
     def relabels(self) -> Iterator[Action]:
         """Relabels pods that run the target under the hash of another revision, at rest also under
@@ -302,7 +300,7 @@ class _Writes:
         why = "the rollout is complete" if complete else "most nodes are updated"
         if self._has_other_owned():
             if complete and not is_proven:
-                yield RecordRollout(self._revision, revision.uid, proof, why, names.PROOF)
+                yield proofs.recorded(self._revision, revision.uid, proof, why)
             return
         if is_proven or (target_revisions.is_promoted(revision) and not complete):
             return

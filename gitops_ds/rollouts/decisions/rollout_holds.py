@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from gitops_ds.core import names, plain_text
+from gitops_ds.core import plain_text
 from gitops_ds.core.daemonset import DaemonSet, RollingUpdate
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.plain_text import counted
@@ -32,6 +32,7 @@ from gitops_ds.rollouts.decisions import measured_gates, node_steps
 from gitops_ds.rollouts.decisions.failures import OVERDUE
 from gitops_ds.rollouts.decisions.measured_gates import GateResult
 from gitops_ds.rollouts.decisions.staged_nodes import StagedNodes
+from gitops_ds.rollouts.state import daemonset_statements, rollout_annotations
 
 _PODS = "the pods"
 _SUSPENDED = StageHold("suspended", kind=HoldKind.SUSPENDED)
@@ -133,11 +134,11 @@ def at_rest(inputs: StageInputs, daemonset: DaemonSet) -> StageHold | None:
 
 def _foreign(inputs: StageInputs, daemonset: DaemonSet) -> StageHold:
     """The hold while an annotation of the deployer has the value of another writer, or none."""
-    if inputs.foreign == names.PROVEN and names.PROVEN not in daemonset.annotations:
+    if rollout_annotations.is_missing_proof(inputs.foreign, daemonset):
         reason = "no template is proven yet; the next apply records the present one"
         return StageHold(reason, kind=HoldKind.EDITED)
     what = f"the annotation {inputs.foreign}"
-    if inputs.foreign == names.TARGET:
+    if daemonset_statements.is_target(inputs.foreign):
         what = f"{what}, or the ControllerRevision that it names,"
     reason = f"{what} was edited in the cluster"
     return StageHold(f"{reason}; no pod is replaced because of it", kind=HoldKind.EDITED)

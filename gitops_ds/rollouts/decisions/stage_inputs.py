@@ -19,7 +19,12 @@ from gitops_ds.core.rollouts.staged_rollout import RolloutTarget, StageInputs
 from gitops_ds.daemonset import decide, node_pods
 from gitops_ds.kube.apimachinery import node_eligibility
 from gitops_ds.rollouts.decisions.node_steps import node_problem, runs_target
-from gitops_ds.rollouts.state import halted_templates, rollout_annotations, target_revisions
+from gitops_ds.rollouts.state import (
+    daemonset_statements,
+    halted_templates,
+    rollout_annotations,
+    target_revisions,
+)
 
 
 class OtherPods(Protocol):
@@ -148,7 +153,7 @@ def _repository(daemonset: DaemonSet) -> str:
 
 def _halt(daemonset: DaemonSet, revisions: Sequence[Revision]) -> str | None:
     """The message of a halt that affects others, None without one."""
-    if not daemonset.annotations.get(names.TARGET):
+    if not daemonset_statements.target_name(daemonset.annotations):
         return None
     try:
         policy_and_pools = target_revisions.policy_of(daemonset)

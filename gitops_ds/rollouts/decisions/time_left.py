@@ -1,7 +1,7 @@
 """The estimated remaining time of a staged rollout. Pure, and cheap enough for every read of a
 status.
 
-It counts batches, soaks and the cap on nodes at risk, as `staged_simulation` does, without
+It counts batches, soaks and the cap on nodes at risk, as `staged_forecast` does, without
 simulating single nodes. The limits of zones and registries are ignored.
 """
 
@@ -23,7 +23,7 @@ from gitops_ds.core.rollouts.staged_rollout import (
     StagesDecision,
     StageState,
 )
-from gitops_ds.daemonset.rollout_simulation import USUAL, RolloutPace
+from gitops_ds.daemonset.rollout_forecast import USUAL, RolloutPace
 from gitops_ds.rollouts.decisions.node_selection import batch_at
 
 _TOUCHED = (*MOVING, NodeStep.PROVED, NodeStep.FAILED, NodeStep.SET_ASIDE)

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import PurePosixPath
 
-from gitops_ds.core import names
 from gitops_ds.core.live import Live
 from gitops_ds.core.objects import CommitId, Digest, Key, short
 from gitops_ds.core.plain_text import line, listed
@@ -25,7 +24,7 @@ from gitops_ds.core.rollouts.staged_rollout import (
 )
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.core.sources.signatures import Verified
-from gitops_ds.kube.apimachinery import daemonsets, revisions
+from gitops_ds.kube.apimachinery import daemonsets
 from gitops_ds.rollouts.staging import git_template, staging
 from gitops_ds.rollouts.state import proofs, rollout_annotations, target_revisions
 
@@ -136,7 +135,7 @@ def waiting(
         stage = _current(policy, target_revisions.record_in(revision))
         if stage is None or stage.approval is None:
             continue
-        annotations = revisions.annotations_of(revision)
+        approvals = rollout_annotations.approvals_text(revision)
         yield WaitingStage(
             daemonset=manifest.key,
             owner=str(old["metadata"].get("uid") or ""),
@@ -148,8 +147,8 @@ def waiting(
             stage=stage.name,
             approvers=stage.approval.from_,
             files=deciding_files(manifest, bundle),
-            annotation=str(annotations.get(names.APPROVALS) or ""),
-            is_forged=annotations.get(names.APPROVALS) == "",
+            annotation=approvals or "",
+            is_forged=approvals == "",
             stages=tuple(one.name for one in policy.stages),
         )
 

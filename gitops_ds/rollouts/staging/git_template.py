@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import msgspec
 
-from gitops_ds.core import names
 from gitops_ds.core.live import Live, Revision
 from gitops_ds.core.objects import Body, digest_of
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
 from gitops_ds.core.rollouts.template_cause import RenderedCommit, TemplateCause
 from gitops_ds.core.sources.bundle import Bundle, Manifest
-from gitops_ds.kube.apimachinery import defaults, revisions
+from gitops_ds.kube.apimachinery import defaults
 from gitops_ds.ownership import object_owner
 from gitops_ds.ownership.options import DryRunResult, PlanContext
-from gitops_ds.rollouts.state import proofs
+from gitops_ds.rollouts.state import proofs, target_revisions
 
 
 class GitTemplate(msgspec.Struct, frozen=True):
@@ -89,7 +88,7 @@ def known_target(
         (
             revision
             for revision in live.targets.get(manifest.key, ())
-            if revisions.annotations_of(revision).get(names.TEMPLATE_DIGEST) == source
+            if target_revisions.source_of(revision) == source
             and proofs.identity(revision.template) in known
         ),
         None,

@@ -36,6 +36,7 @@ from gitops_ds.rollouts.staging import git_template, targets, template_history
 from gitops_ds.rollouts.staging.git_template import GitTemplate
 from gitops_ds.rollouts.staging.targets import TargetKind, TargetView, WantedTemplate
 from gitops_ds.rollouts.state import halted_templates, proofs, rollout_annotations, target_revisions
+from gitops_ds.rollouts.state.daemonset_statements import RolloutPhase, RolloutStatements
 
 
 def to_ask(bundle: Bundle, live: Live, context: PlanContext) -> tuple[Manifest, ...]:
@@ -296,15 +297,17 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
     def _daemonset(self, target: str, template: Body) -> Manifest:
         policy, body = self.bundle.rollouts[self.manifest.agent], self.manifest.body
         metadata, spec = body["metadata"], body["spec"]
-        annotations = {
-            **annotations_of(body),
-            names.ROLLOUT_POLICY: target_revisions.policy_text(policy, self.bundle.cluster.pools),
-            names.UPDATE_STRATEGY: _text(spec.get("updateStrategy") or {}),
-            **({names.TARGET: target} if target or self._has_foreign_target else {}),
-            names.PHASE: self._phase(target),
-            **({names.PROVEN: proofs.encoded(proof)} if (proof := self.after.proof) else {}),
-            **self._halted(),
-        }
+        proof, halted = self.after.proof, self.after.halted
+        stated = RolloutStatements(
+            policy=target_revisions.policy_text(policy, self.bundle.cluster.pools),
+            update_strategy=_text(spec.get("updateStrategy") or {}),
+            target=target if target or self._has_foreign_target else None,
+            phase=self._phase(target),
+            proof=proofs.encoded(proof) if proof else None,
+            # which a later commit may contain again
+            halted=halted_templates.encoded(halted) if halted else None,
+        )
+        annotations = {**annotations_of(body), **stated.annotations}
         return _rewritten(
             self.manifest,
             {
@@ -319,17 +322,15 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         """Whether another writer named a target. An apply removes only what it owns, so one with an
         empty name comes before.
         """
-        return self._old is not None and any(
-            rollout_annotations.foreign(self._old, (names.TARGET,))
-        )
+        return self._old is not None and rollout_annotations.has_foreign_target(self._old)
 
-    def _phase(self, target: str) -> str:
-        """The state of the rollout in one word, for other tools."""
+    def _phase(self, target: str) -> RolloutPhase:
         if not target:
-            return names.COMPLETE
+            return RolloutPhase.COMPLETE
         targets = self.live.targets.get(self.manifest.key, ())
         records = (target_revisions.record_in(one) for one in targets if one.name == target)
-        return "Halted" if any(one.halt is not None for one in records) else "Progressing"
+        is_halted = any(one.halt is not None for one in records)
+        return RolloutPhase.HALTED if is_halted else RolloutPhase.PROGRESSING
 
     def _strategy(self, target: str) -> Mapping[str, Any]:
         """The update strategy: OnDelete, and that of Git at rest with `atRest: RollingUpdate`."""
@@ -337,11 +338,6 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         if target or self._policy.at_rest == "OnDelete":
             return {"updateStrategy": {"type": "OnDelete"}}
         return {"updateStrategy": spec.get("updateStrategy") or {"type": "RollingUpdate"}}
-
-    def _halted(self) -> Mapping[str, str]:
-        """The annotation with the halted templates, which a later commit may contain again."""
-        kept = self.after.halted
-        return {names.HALTED: halted_templates.encoded(kept)} if kept else {}
 
     def _target_revision(self, old: Body) -> Manifest:
         known = self._known
@@ -357,10 +353,9 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
             body["metadata"]["name"] = known.name
         since, recorded = self._since(old, known, commit), self._recorded_target
         commits = recorded.commits if recorded is not None else ()
+        source = git_template.digest(self.manifest)
         body["metadata"]["annotations"] |= {
-            names.TEMPLATE_DIGEST: git_template.digest(self.manifest),
-            **({names.SINCE: since} if since else {}),
-            **({names.COMMITS: ",".join(commits)} if len(commits) > 1 else {}),
+            **target_revisions.stated(source, since, commits),
             **({names.CHANGE_CAUSE: cause} if cause else {}),
         }
         return self._of_revision(body)
@@ -383,7 +378,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
             str(body["metadata"]["name"]),
         )
         if approvers := self.context.options.approvers:
-            body["metadata"]["annotations"][names.APPROVERS] = ",".join(sorted(approvers))
+            body["metadata"]["annotations"] |= rollout_annotations.stated_approvers(approvers)
         return _rewritten(replace(self.manifest, key=key), body)
 
     def _since(self, old: Body, revision: Revision | None, commit: str) -> str:
@@ -391,7 +386,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         revision, target = revision or self._current(old), self.history.target
         since = target.since if target is not None else ""
         if revision is not None and target is None:  # of a version that recorded none
-            since = _annotation(revision, names.SINCE)
+            since = target_revisions.since_of(revision)
         since = (revision and since) or self.context.state.last_attempted or ""
         return since if since and since != commit else ""
 

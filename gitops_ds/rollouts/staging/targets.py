@@ -29,7 +29,12 @@ from gitops_ds.core.rollouts.staged_rollout import RolloutTarget
 from gitops_ds.core.skip_reasons import Skipped, SkipReason
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import revisions, timestamps
-from gitops_ds.rollouts.state import halted_templates, proofs, target_revisions
+from gitops_ds.rollouts.state import (
+    daemonset_statements,
+    halted_templates,
+    proofs,
+    target_revisions,
+)
 
 
 class TargetKind(StrEnum):
@@ -127,7 +132,7 @@ def words_of(
 
 def name_of(daemonset: Body) -> str:
     """The name of the target revision of a DaemonSet; empty without one."""
-    return str(annotations_of(daemonset).get(names.TARGET) or "")
+    return daemonset_statements.target_name(annotations_of(daemonset))
 
 
 def with_words(changes: Iterable[Change], words: Mapping[Key, str]) -> tuple[Change, ...]:
@@ -172,7 +177,7 @@ def finishing_first(
     if proofs.proof_in(current) is not None:  # complete, under the revision of an edit
         return None
     hash = proofs.hash_of(current)
-    source = str(revisions.annotations_of(current).get(names.TEMPLATE_DIGEST) or "")
+    source = target_revisions.source_of(current)
     wanted = RolloutTarget(hash, current.template, hashes=frozenset({hash}), source=source)
     return None if halted_templates.hold_reason(annotations_of(old), wanted) else current
 

@@ -29,7 +29,12 @@ from gitops_ds.kube.apimachinery import label_selector, revisions
 from gitops_ds.ownership import field_managers, ownership
 from gitops_ds.ownership.field_managers import Fields
 from gitops_ds.rollouts.staging.git_template import GitTemplate
-from gitops_ds.rollouts.state import halted_templates, proofs
+from gitops_ds.rollouts.state import (
+    daemonset_statements,
+    halted_templates,
+    proofs,
+    target_revisions,
+)
 
 
 def read(
@@ -220,13 +225,9 @@ def _baseline(old: Body, known: Iterable[Revision]) -> Body:
     that of the revision that its annotations name, else its own one.
     """
     every = list(known)
-    target = annotations_of(old).get(names.TARGET, "")
+    target = daemonset_statements.target_name(annotations_of(old))
     noted = next(
-        (
-            str(revisions.annotations_of(one).get(names.PROVEN_REVISION) or "")
-            for one in every
-            if target and one.name == target
-        ),
+        (target_revisions.proven_revision(one) for one in every if target and one.name == target),
         "",
     )
     stated = proofs.in_force(annotations_of(old))

@@ -20,7 +20,7 @@ from gitops_ds.core.daemonset import DaemonSet
 from gitops_ds.core.live import Revision
 from gitops_ds.core.objects import Body, annotations_of, labels_of
 from gitops_ds.core.values import replace
-from gitops_ds.rollouts.state import proofs, target_revisions
+from gitops_ds.rollouts.state import keys, proofs, target_revisions
 from gitops_ds.rollouts.state.attested_records import Digests, digest
 
 # By the label or the annotation: the word before its text, which has no space.
@@ -29,7 +29,7 @@ _WORDS = {
     names.REPOSITORY: "repository=",
     names.PATH: "path=",
     names.COMMIT: "commit=",
-    names.TARGET: "target=",
+    keys.TARGET: "target=",
 }
 _SHOWN = (names.REPOSITORY, names.PATH, names.COMMIT)
 _HALTS_OTHERS = "scope=cluster"
@@ -67,14 +67,14 @@ def stated_on(body: Body, template: str) -> Mapping[str, str]:
     """
     owner = str(labels_of(body).get(names.OWNER_LABEL) or "")
     stated = {**annotations_of(body), names.OWNER_LABEL: owner}
-    if target := stated.get(names.TARGET):
-        stated[names.TARGET] = f"{target} {template}"
+    if target := stated.get(keys.TARGET):
+        stated[keys.TARGET] = f"{target} {template}"
     return stated
 
 
 def stated_with(body: Body, own_revisions: Iterable[Revision]) -> Mapping[str, str]:
     """As `stated_on`, with the target among the revisions of the DaemonSet."""
-    target = annotations_of(body).get(names.TARGET)
+    target = annotations_of(body).get(keys.TARGET)
     named = (revision for revision in own_revisions if target and revision.name == target)
     return stated_on(body, next((proofs.identity(revision.template) for revision in named), ""))
 
@@ -97,16 +97,16 @@ def as_announced(
     deployer did not announce; of the target also if the revision has another template.
     """
     announced, live = known.get(key_of(daemonset.uid), frozenset()), daemonset.annotations
-    if not announced and not live.get(names.ROLLOUT_POLICY):
+    if not announced and not live.get(keys.ROLLOUT_POLICY):
         return daemonset
     stated = stated_with(daemonset.raw, own_revisions)
     digests = _digests(stated)
     forged = tuple(name for name, digest in digests.items() if digest not in announced)
     counting = {name: _counting(name, live, announced) for name in _SHOWN}
-    if names.TARGET in forged:
-        counting[names.TARGET] = _counting(names.TARGET, live, announced)
-    if names.ROLLOUT_POLICY in forged:
-        counting[names.ROLLOUT_POLICY] = _policy_instead(announced)
+    if keys.TARGET in forged:
+        counting[keys.TARGET] = _counting(keys.TARGET, live, announced)
+    if keys.ROLLOUT_POLICY in forged:
+        counting[keys.ROLLOUT_POLICY] = _policy_instead(announced)
     annotations = {name: text for name, text in {**live, **counting}.items() if text}
     owner = min(_texts(announced, names.OWNER_LABEL), default="")
     return replace(daemonset, annotations=annotations, unannounced=forged, owner=owner)
@@ -118,18 +118,18 @@ def _announcement(stated: Mapping[str, str]) -> frozenset[str]:
 
 def _digests(stated: Mapping[str, str]) -> Mapping[str, str]:
     """The digest of each annotation that a rollout reads, also of an absent one."""
-    return {name: digest(f"{name}={stated.get(name) or ''}") for name in names.READ_BY_ROLLOUTS}
+    return {name: digest(f"{name}={stated.get(name) or ''}") for name in keys.READ_BY_ROLLOUTS}
 
 
-_NO_POLICY = _digests({})[names.ROLLOUT_POLICY]
+_NO_POLICY = _digests({})[keys.ROLLOUT_POLICY]
 
 
 def _words(stated: Mapping[str, str]) -> Iterator[str]:
     for name, word in _WORDS.items():
         text = stated.get(name) or ""
-        if text := text.partition(" ")[0] if name == names.TARGET else text:
+        if text := text.partition(" ")[0] if name == keys.TARGET else text:
             yield f"{word}{quote(text)}"
-    if _halts_others(stated.get(names.ROLLOUT_POLICY) or ""):
+    if _halts_others(stated.get(keys.ROLLOUT_POLICY) or ""):
         yield _HALTS_OTHERS
 
 

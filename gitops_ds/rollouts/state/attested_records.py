@@ -10,21 +10,21 @@ UID identifies the template, and an annotation that was copied to another revisi
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
-from gitops_ds.core import names
 from gitops_ds.core.live import Revision
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import revisions
-from gitops_ds.rollouts.state import target_revisions
+from gitops_ds.rollouts.state import keys, target_revisions
 
 # By annotation: the last part of the key of its digests.
 WRITTEN_BY_US = {
-    names.ROLLOUT_RECORD: "record",
-    names.APPROVALS: "approvals",
-    names.PROOF: "proof",
+    keys.ROLLOUT_RECORD: "record",
+    keys.APPROVALS: "approvals",
+    keys.PROOF: "proof",
 }
 _LENGTH = 32  # hexadecimal digits
 
@@ -39,6 +39,16 @@ class RecordWrite(msgspec.Struct, frozen=True):
     text: str
     before: str = ""
 
+    @classmethod
+    def of_approvals(cls, uid: str, text: str, before: str) -> RecordWrite:
+        """The write of the approvals of a rollout."""
+        return cls(uid, keys.APPROVALS, text, before)
+
+    @property
+    def patch(self) -> dict[str, Any]:
+        """The merge patch of the revision."""
+        return {"metadata": {"uid": self.uid, "annotations": {self.annotation: self.text}}}
+
     @property
     def key(self) -> str:
         """The key of its digests."""
@@ -48,6 +58,13 @@ class RecordWrite(msgspec.Struct, frozen=True):
 def key_of(uid: str, annotation: str) -> str:
     """The key of the digests of an annotation, one of a ConfigMap's data."""
     return f"{uid}.{WRITTEN_BY_US[annotation]}"
+
+
+def records_in(patch: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The annotations of this kind that a merge patch of a revision writes, each with its text."""
+    for name, text in patch["metadata"]["annotations"].items():
+        if name in WRITTEN_BY_US:
+            yield name, text
 
 
 def uid_of(key: str) -> str:
@@ -69,7 +86,7 @@ def digests_of(annotation: str, text: str) -> frozenset[str]:
     without it, which `gitops-ds release` writes.
     """
     found = {digest(text)}
-    if annotation == names.ROLLOUT_RECORD:
+    if annotation == keys.ROLLOUT_RECORD:
         record = target_revisions.decoded(text)
         if record.halt is not None:
             found.add(digest(target_revisions.encoded(replace(record, halt=None))))

@@ -7,6 +7,7 @@ later commit with exactly the same template is on hold until a person releases i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
+from typing import Any
 
 import msgspec
 
@@ -18,7 +19,7 @@ from gitops_ds.core.rollouts.proven_templates import HaltedTemplate, TemplateHis
 from gitops_ds.core.rollouts.staged_rollout import RolloutRecord, RolloutTarget
 from gitops_ds.core.values import UNREADABLE_JSON, replace
 from gitops_ds.kube.apimachinery import revisions
-from gitops_ds.rollouts.state import proofs, target_revisions
+from gitops_ds.rollouts.state import keys, proofs, target_revisions
 
 MOST = 10  # halted templates of one DaemonSet
 MESSAGE = 200  # characters
@@ -30,7 +31,7 @@ def parse(annotations: Mapping[str, str]) -> tuple[HaltedTemplate, ...]:
     invalid.
     """
     try:
-        text = annotations.get(names.HALTED) or "[]"
+        text = annotations.get(keys.HALTED) or "[]"
         return msgspec.json.decode(text, type=tuple[HaltedTemplate, ...])
     except UNREADABLE_JSON:
         return ()
@@ -113,6 +114,16 @@ def named(annotations: Mapping[str, str], commit: str) -> frozenset[str]:
     )
 
 
+def is_stated(annotations: Mapping[str, str]) -> bool:
+    """Whether the annotations of a DaemonSet have halted templates, also invalid ones."""
+    return bool(annotations.get(keys.HALTED))
+
+
+def patch(text: str | None) -> dict[str, Any]:
+    """The merge patch of a DaemonSet with the text of the annotation, None: without it."""
+    return {"metadata": {"annotations": {keys.HALTED: text}}}
+
+
 def without(annotations: Mapping[str, str], hashes: Set[str]) -> str | None:
     """The annotation without these templates; None if empty."""
     left = [one for one in parse(annotations) if one.hash not in hashes]
@@ -131,15 +142,15 @@ def _merged(one: HaltedTemplate, other: HaltedTemplate) -> HaltedTemplate:
 
 def _halted(hash: str, target: Revision, record: RolloutRecord) -> HaltedTemplate:
     assert record.halt is not None
-    annotations, commits = revisions.annotations_of(target), target_revisions.commits_of(target)
+    commits = target_revisions.commits_of(target)
     return HaltedTemplate(
         hash,
-        str(annotations.get(names.COMMIT) or ""),
+        str(revisions.annotations_of(target).get(names.COMMIT) or ""),
         record.halt.at,
         line(f"stage {record.halt.stage}: {record.halt.message}", MESSAGE),
         proofs.identity(target.template),
-        str(annotations.get(names.TEMPLATE_DIGEST) or ""),
-        str(annotations.get(names.SINCE) or ""),
+        target_revisions.source_of(target),
+        target_revisions.since_of(target),
         record.halt,
         commits=commits if len(commits) > 1 else (),
     )

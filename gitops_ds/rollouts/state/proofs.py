@@ -15,11 +15,14 @@ import msgspec
 import orjson
 
 from gitops_ds.core import names
+from gitops_ds.core.daemonset import DaemonSet
+from gitops_ds.core.decision import RecordRollout
 from gitops_ds.core.live import Revision
-from gitops_ds.core.objects import Body, digest_of
+from gitops_ds.core.objects import Body, Key, digest_of
 from gitops_ds.core.rollouts.proven_templates import TemplateProof
-from gitops_ds.core.values import UNREADABLE_JSON
+from gitops_ds.core.values import UNREADABLE_JSON, replace
 from gitops_ds.kube.apimachinery import defaults, revisions
+from gitops_ds.rollouts.state import keys
 
 # https://kubernetes.io/docs/reference/kubectl/generated/kubectl_rollout/kubectl_rollout_restart/
 _RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
@@ -54,13 +57,24 @@ def encoded(proof: TemplateProof) -> str:
 
 def proof_in(revision: Revision) -> TemplateProof | None:
     """The proof of the template of a revision; None without one for exactly this template."""
-    proof = _parsed(revisions.annotations_of(revision), names.PROOF)
+    proof = _parsed(revisions.annotations_of(revision), keys.PROOF)
     return proof if proof is not None and proof.template == identity(revision.template) else None
+
+
+def recorded(key: Key, uid: str, proof: str, why: str) -> RecordRollout:
+    """The action that writes the text of a proof to a revision with its template."""
+    return RecordRollout(key, uid, proof, why, keys.PROOF)
+
+
+def with_proof(daemonset: DaemonSet, proof: TemplateProof) -> DaemonSet:
+    """The DaemonSet with another proof of the template in force."""
+    annotations = {**daemonset.annotations, keys.PROVEN: encoded(proof)}
+    return replace(daemonset, annotations=annotations)
 
 
 def in_force(annotations: Mapping[str, str]) -> TemplateProof | None:
     """The proof of the template in force in the annotations of a DaemonSet; None without one."""
-    return _parsed(annotations, names.PROVEN)
+    return _parsed(annotations, keys.PROVEN)
 
 
 def hashes_of(template: str, own: Iterable[Revision]) -> frozenset[str]:

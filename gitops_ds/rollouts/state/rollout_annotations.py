@@ -20,6 +20,8 @@ from gitops_ds.core.objects import Body
 from gitops_ds.core.rollouts.staged_rollout import RolloutTarget, StageApproval
 from gitops_ds.core.values import UNREADABLE_JSON
 from gitops_ds.kube.apimachinery import revisions
+from gitops_ds.rollouts.state import keys
+from gitops_ds.rollouts.state.daemonset_statements import RolloutPhase
 
 
 def foreign(live: Body, annotations: Iterable[str]) -> Iterator[str]:
@@ -54,19 +56,29 @@ def edited(daemonset: DaemonSet) -> Iterator[str]:
     managers decide, which any writer may copy.
     """
     annotations = daemonset.annotations
-    yield from foreign(daemonset.raw, names.READ_BY_ROLLOUTS)
-    if names.PROVEN not in annotations:
-        yield names.PROVEN
-    if names.TARGET not in annotations and annotations.get(names.PHASE) != names.COMPLETE:
-        yield names.TARGET if names.PHASE in annotations else names.PHASE
+    yield from foreign(daemonset.raw, keys.READ_BY_ROLLOUTS)
+    if keys.PROVEN not in annotations:
+        yield keys.PROVEN
+    if keys.TARGET not in annotations and annotations.get(keys.PHASE) != RolloutPhase.COMPLETE:
+        yield keys.TARGET if keys.PHASE in annotations else keys.PHASE
     yield from daemonset.unannounced
+
+
+def has_foreign_target(live: Body) -> bool:
+    """Whether another writer named a target on a live DaemonSet."""
+    return any(foreign(live, (keys.TARGET,)))
+
+
+def is_missing_proof(annotation: str, daemonset: DaemonSet) -> bool:
+    """Whether an annotation that `edited` named is the proof, which the DaemonSet lacks."""
+    return annotation == keys.PROVEN and keys.PROVEN not in daemonset.annotations
 
 
 def approvals(known: Iterable[Revision], target: RolloutTarget) -> tuple[StageApproval, ...]:
     """The approvals of the target; none if they are invalid or for another template."""
     revision = next((one for one in known if one.uid == target.uid), None)
     annotations = revisions.annotations_of(revision) if revision else {}
-    read = _derived if names.APPROVERS in annotations else _annotated
+    read = _derived if keys.APPROVERS in annotations else _annotated
     return tuple(one for one in read(annotations) if one.hash in ("", target.hash))
 
 
@@ -74,10 +86,30 @@ def approved_by(revision: Revision, approvers: str) -> Revision:
     """A target revision as one of a repository with these approvers, or without any: who may write
     the revision also writes the annotation that names them.
     """
-    present = str(revisions.annotations_of(revision).get(names.APPROVERS) or "")
+    present = str(revisions.annotations_of(revision).get(keys.APPROVERS) or "")
     if bool(present) is bool(approvers) or names.ROLLOUT not in revisions.labels_of(revision):
         return revision
-    return revisions.with_annotations(revision, {names.APPROVERS: approvers or None})
+    return revisions.with_annotations(revision, {keys.APPROVERS: approvers or None})
+
+
+def stated_approvers(approvers: Iterable[str]) -> dict[str, str]:
+    """The annotation of a target revision that names the approvers of its repository."""
+    return {keys.APPROVERS: ",".join(sorted(approvers))}
+
+
+def approvers_of(revision: Revision) -> str | None:
+    """The approvers of the repository of a target revision, None without any."""
+    return revisions.annotations_of(revision).get(keys.APPROVERS)
+
+
+def approvals_text(revision: Revision) -> str | None:
+    """The text of `gitops-ds.io/approvals`, None without it; empty for one that does not count."""
+    return revisions.annotations_of(revision).get(keys.APPROVALS)
+
+
+def approved(stages: Iterable[StageApproval]) -> dict[str, str]:
+    """The annotation of a target revision that approves stages by users of the cluster."""
+    return {names.APPROVE: approve_text(stages)}
 
 
 def approve_text(stages: Iterable[StageApproval]) -> str:
@@ -101,7 +133,7 @@ def decoded_approvals(text: str) -> tuple[StageApproval, ...]:
 
 
 def _derived(annotations: Mapping[str, Any]) -> tuple[StageApproval, ...]:
-    return decoded_approvals(str(annotations.get(names.APPROVALS) or ""))
+    return decoded_approvals(str(annotations.get(keys.APPROVALS) or ""))
 
 
 def _annotated(annotations: Mapping[str, Any]) -> Iterator[StageApproval]:

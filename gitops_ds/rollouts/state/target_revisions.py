@@ -16,22 +16,25 @@ import msgspec
 
 from gitops_ds.core import names
 from gitops_ds.core.daemonset import DaemonSet, Owner
+from gitops_ds.core.decision import RecordRollout
 from gitops_ds.core.live import Revision
-from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, Body
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, Body, Key
 from gitops_ds.core.rollouts.proven_templates import TemplateProof
 from gitops_ds.core.rollouts.rollout_policy import RolloutPolicy, decode
 from gitops_ds.core.rollouts.staged_rollout import RECORD, RolloutRecord, RolloutTarget
 from gitops_ds.core.sources.bundle import Pool, Requirement
 from gitops_ds.core.values import UNREADABLE_JSON, replace
 from gitops_ds.kube.apimachinery import revisions
-from gitops_ds.rollouts.state import proofs
+from gitops_ds.rollouts.state import keys, proofs
 
+# Who may write DaemonSets can't write statements about a revision to one.
+NEVER_COPIED = keys.OF_REVISIONS
 # The annotations that the deployer gives a target revision.
 _APPLIED = (
     names.COMMIT,
-    names.TEMPLATE_DIGEST,
-    names.SINCE,
-    names.COMMITS,
+    keys.TEMPLATE_DIGEST,
+    keys.SINCE,
+    keys.COMMITS,
     names.CHANGE_CAUSE,
 )
 
@@ -92,7 +95,7 @@ def target_of(
     and it counts as edited. None while the target revision in its annotation is unknown.
     """
     proof = proofs.in_force(daemonset.annotations)
-    if not (name := daemonset.annotations.get(names.TARGET, "")):
+    if not (name := daemonset.annotations.get(keys.TARGET, "")):
         return _proven(daemonset, own_revisions, proof, commit)
     revision = next((one for one in own_revisions if one.name == name), None)
     if revision is None:
@@ -100,18 +103,17 @@ def target_of(
     template = proofs.identity(revision.template)
     same = [one for one in own_revisions if proofs.identity(one.template) == template]
     owned = next((one for one in same if is_promoted(one) and one.hash), revision)
-    annotations = revisions.annotations_of(revision)
     return RolloutTarget(
         proofs.hash_of(owned),
         revision.template,
         revision.name,
         revision.uid,
-        str(annotations.get(names.COMMIT) or ""),
+        str(revisions.annotations_of(revision).get(names.COMMIT) or ""),
         staged=True,
         hashes=frozenset(filter(None, map(proofs.hash_of, same))),
         proven=proofs.hashes_in_force(proof, own_revisions),
         since=proof.since if proof else 0.0,
-        source=str(annotations.get(names.TEMPLATE_DIGEST) or ""),
+        source=source_of(revision),
     )
 
 
@@ -161,13 +163,24 @@ def record_of(own_revisions: Iterable[Revision], target: RolloutTarget) -> Rollo
 
 def record_in(target: Revision) -> RolloutRecord:
     """The record of the rollout in a target revision; an empty one if it is invalid."""
-    return decoded(str(revisions.annotations_of(target).get(names.ROLLOUT_RECORD) or ""))
+    return decoded(str(revisions.annotations_of(target).get(keys.ROLLOUT_RECORD) or ""))
+
+
+def recorded(key: Key, uid: str, record: RolloutRecord, why: str) -> RecordRollout:
+    """The action that writes the record of a rollout to its target revision."""
+    return RecordRollout(key, uid, encoded(record), why, keys.ROLLOUT_RECORD)
+
+
+def record_patch(target: Revision, record: RolloutRecord) -> dict[str, Any]:
+    """The merge patch of a target revision that writes the record of its rollout."""
+    annotations = {keys.ROLLOUT_RECORD: encoded(record)}
+    return {"metadata": {"uid": target.raw["metadata"]["uid"], "annotations": annotations}}
 
 
 def unrecorded(target: Revision, message: str) -> Revision:
     """The target revision as if its record stated that the API server refuses it."""
     record = replace(record_in(target), refused=message, refuses=RECORD)
-    return revisions.with_annotations(target, {names.ROLLOUT_RECORD: encoded(record)})
+    return revisions.with_annotations(target, {keys.ROLLOUT_RECORD: encoded(record)})
 
 
 def decoded(text: str) -> RolloutRecord:
@@ -178,13 +191,45 @@ def decoded(text: str) -> RolloutRecord:
         return RolloutRecord()
 
 
+def stated(source: str, since: str, commits: Sequence[str]) -> dict[str, str]:
+    """The annotations of a target revision: the digest of its template in Git, the last applied
+    commit without it, and the commits that turned the template before into it, if several.
+    """
+    return {
+        keys.TEMPLATE_DIGEST: source,
+        **({keys.SINCE: since} if since else {}),
+        **({keys.COMMITS: ",".join(commits)} if len(commits) > 1 else {}),
+    }
+
+
+def source_of(target: Revision) -> str:
+    """The digest of its template in Git; empty if unknown."""
+    return str(revisions.annotations_of(target).get(keys.TEMPLATE_DIGEST) or "")
+
+
+def since_of(target: Revision) -> str:
+    """The last applied commit without its template; empty if unknown."""
+    return str(revisions.annotations_of(target).get(keys.SINCE) or "")
+
+
+def proven_revision(target: Revision) -> str:
+    """The name of the revision that the DaemonSet keeps, as versions before 0.9 stated it."""
+    return str(revisions.annotations_of(target).get(keys.PROVEN_REVISION) or "")
+
+
+def is_marked(annotations: Mapping[str, Any]) -> bool:
+    """Whether a revision with these annotations is or was one of the deployer."""
+    marks = (names.COMMIT, keys.ROLLOUT_RECORD, keys.TEMPLATE_DIGEST)
+    return any(name in annotations for name in marks)
+
+
 def commits_of(target: Revision) -> tuple[str, ...]:
     """The commits that turned the template before into that of a target revision, newest first: the
     first one gave it.
     """
     annotations = revisions.annotations_of(target)
     commit = str(annotations.get(names.COMMIT) or "")
-    some = str(annotations.get(names.COMMITS) or "").split(",")
+    some = str(annotations.get(keys.COMMITS) or "").split(",")
     return tuple(dict.fromkeys(filter(None, (commit, *some))))
 
 
@@ -219,7 +264,7 @@ def promotion(
         "metadata": {
             "uid": uid,
             "labels": {names.ROLLOUT: None, names.OWNER_LABEL: None, **labels},
-            "annotations": {names.TRACKING_ID: None, **({names.PROOF: proof} if proof else {})},
+            "annotations": {names.TRACKING_ID: None, **({keys.PROOF: proof} if proof else {})},
             "ownerReferences": [revisions.owner_reference(daemonset)],
         }
     }
@@ -260,7 +305,7 @@ def policy_of(daemonset: DaemonSet) -> tuple[RolloutPolicy, tuple[Pool, ...]] | 
 
     Raises ValueError for an annotation without a valid policy.
     """
-    return policy_in(daemonset.annotations.get(names.ROLLOUT_POLICY) or "")
+    return policy_in(daemonset.annotations.get(keys.ROLLOUT_POLICY) or "")
 
 
 def policy_in(text: str) -> tuple[RolloutPolicy, tuple[Pool, ...]] | None:
@@ -273,7 +318,7 @@ def policy_in(text: str) -> tuple[RolloutPolicy, tuple[Pool, ...]] | None:
     try:
         policy_text = msgspec.json.decode(text, type=_PolicyText)
     except UNREADABLE_JSON as error:
-        raise ValueError(f"{names.ROLLOUT_POLICY}: {error}") from None
+        raise ValueError(f"{keys.ROLLOUT_POLICY}: {error}") from None
     pools = tuple(
         Pool(pool.name, tuple(Requirement(*one) for one in pool.match))
         for pool in policy_text.pools

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.core import names
 from gitops_ds.core.daemonset import PodCause
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.health import RolloutCounts
@@ -38,7 +37,7 @@ from gitops_ds.kube.apimachinery import revisions, timestamps
 from gitops_ds.rollouts.controller.rollouts import Rollouts, RolloutSources
 from gitops_ds.rollouts.decisions import rollout_holds, stage_inputs, stages, time_left
 from gitops_ds.rollouts.decisions.stage_inputs import OtherPods
-from gitops_ds.rollouts.state import target_revisions
+from gitops_ds.rollouts.state import daemonset_statements, target_revisions
 
 SHOWN = 4  # stages in one line; with more, only the number of passed ones is shown
 
@@ -158,7 +157,7 @@ def hold_at_rest(seen: Observation) -> StageHold | None:
     """Why the nodes do not get the proven template outside of a rollout; None without a hold or a
     policy.
     """
-    if names.TARGET in seen.daemonset.annotations:
+    if daemonset_statements.has_target(seen.daemonset.annotations):
         return None
     try:
         inputs = stage_inputs.observed(seen)
@@ -180,7 +179,8 @@ def missing_target(seen: Observation) -> str:
     except ValueError as error:
         return str(error)
     if target_revisions.target_of(seen.daemonset, seen.revisions) is None:
-        return f"the target revision {seen.daemonset.annotations[names.TARGET]} does not exist yet"
+        name = daemonset_statements.target_name(seen.daemonset.annotations)
+        return f"the target revision {name} does not exist yet"
     return ""
 
 

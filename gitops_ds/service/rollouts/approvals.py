@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from gitops_ds import __version__
-from gitops_ds.core import errors, names
+from gitops_ds.core import errors
 from gitops_ds.core.cluster import Cluster
 from gitops_ds.core.events.rollouts import ApprovalFailed, ApprovalIgnored, StageApproved
 from gitops_ds.core.objects import CONTROLLER_REVISION, CommitId, short
@@ -174,14 +174,11 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         if (approval is not None and applied_rollouts.present(stage) != (approval,)) or (
             approval is None and (applied_rollouts.present(stage) or stage.is_forged)
         ):
+            write = RecordWrite.of_approvals(stage.uid, text, stage.annotation)
             if self._ledger is not None:
-                write = RecordWrite(stage.uid, names.APPROVALS, text, stage.annotation)
                 await self._ledger.announce(write)
             await self._cluster.patch(
-                CONTROLLER_REVISION,
-                stage.daemonset.namespace,
-                stage.revision,
-                {"metadata": {"uid": stage.uid, "annotations": {names.APPROVALS: text}}},
+                CONTROLLER_REVISION, stage.daemonset.namespace, stage.revision, write.patch
             )
         if approval is not None and _id(stage) not in self._derived:
             self._derived[_id(stage)] = approval

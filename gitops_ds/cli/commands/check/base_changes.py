@@ -27,7 +27,7 @@ from gitops_ds.core.redaction import objects
 from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.values import replace
-from gitops_ds.deploy.pipeline import outlook, prepare
+from gitops_ds.deploy.pipeline import change_forecast, prepare
 from gitops_ds.deploy.pipeline.prepare import Prepared
 from gitops_ds.deploy.pipeline.staged_outlook import StagedPreviews
 from gitops_ds.deploy.plan import base_diff as differences
@@ -48,7 +48,7 @@ def against(
 ) -> CheckResult:
     """The check of the head with the changes from the base."""
     there = rendering.clusters(base)
-    played, staged = outlook.Rehearsals(), StagedPreviews()
+    played, staged = change_forecast.Rehearsals(), StagedPreviews()
     steps, compared, changed, drifted = [], [], [], []
     for name, after in heads.items():
         live = sides.known(name)
@@ -70,7 +70,7 @@ def against(
         previews = staged.over(writes, bodies, after.bundle, nodes)
         words = staging.words(after.bundle, live, PlanContext(Stamp("", "")))
         changes = targets.with_words(previews, words)
-        looks = outlook.outlooks(rule_sides, changes, played, history=bool(live.revisions))
+        looks = change_forecast.outlooks(rule_sides, changes, played, history=bool(live.revisions))
         changed.append(ClusterChange((name,), changes, looks, after.census))
     more = [
         *more,
@@ -90,10 +90,10 @@ def against(
 
 def lines(change: Change, group: ClusterChange) -> list[str]:
     """One change and its outlook as text."""
-    look = group.outlooks.get(change.key, outlook.NOTHING)
+    look = group.outlooks.get(change.key, change_forecast.NOTHING)
     return [
         *printers.change_lines([change], group.census),
-        *(f"      {line}" for line in outlook.lines(look, change, group.census)),
+        *(f"      {line}" for line in change_forecast.lines(look, change, group.census)),
     ]
 
 
@@ -135,10 +135,10 @@ def as_json(checked: CheckResult) -> dict[str, Any]:
 
 
 def _as_json(change: Change, group: ClusterChange) -> dict[str, Any]:
-    look = group.outlooks.get(change.key, outlook.NOTHING)
+    look = group.outlooks.get(change.key, change_forecast.NOTHING)
     return {
         **printers.change_json(change, group.census),
-        **outlook.as_json(look, change, group.census),
+        **change_forecast.as_json(look, change, group.census),
     }
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gitops_ds.core.change import Change, FieldChange
     from gitops_ds.core.live import Census
     from gitops_ds.core.objects import Key
-    from gitops_ds.deploy.pipeline.outlook import Outlook
+    from gitops_ds.deploy.pipeline.change_forecast import Outlook
     from gitops_ds.kube.client.connect import Connection
 
 

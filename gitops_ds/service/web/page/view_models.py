@@ -14,12 +14,13 @@ import orjson
 from gitops_ds.core import errors, names
 from gitops_ds.core.daemonset import OnDelete, RollingUpdate, Share
 from gitops_ds.core.live import Node, Revision
-from gitops_ds.core.objects import Body, Key, show_path
+from gitops_ds.core.objects import Body, Key, annotations_of, show_path
 from gitops_ds.core.redaction import objects, report, texts
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.plan import side_by_side_diff
 from gitops_ds.kube.apimachinery import request_costs, timestamps
 from gitops_ds.ownership import diff
+from gitops_ds.rollouts.state import daemonset_statements
 from gitops_ds.service.web.page import node_map, rendering, rollout_panel
 from gitops_ds.service.web.page.rendering import Pages
 from gitops_ds.service.web.page.rows import row
@@ -77,18 +78,18 @@ def _with_strategy_of_git(live: Body) -> Body:
     """The DaemonSet with the update strategy that Git had at the last apply: a rollout policy
     replaces it in the cluster.
     """
-    annotations = live["metadata"].get("annotations") or {}
-    if names.UPDATE_STRATEGY not in annotations:
+    text = daemonset_statements.update_strategy(annotations_of(live))
+    if text is None:
         return live
     try:
-        strategy = orjson.loads(annotations[names.UPDATE_STRATEGY])
+        strategy = orjson.loads(text)
     except orjson.JSONDecodeError:  # edited manually
         return live
     return {**live, "spec": {**live["spec"], "updateStrategy": strategy}}
 
 
 def _strategy(agent: Agent) -> str:
-    if names.ROLLOUT_POLICY in agent.seen.daemonset.annotations:
+    if daemonset_statements.has_policy(agent.seen.daemonset.annotations):
         return "in stages"
     match agent.seen.daemonset.strategy:
         case OnDelete():

@@ -3,7 +3,7 @@
 It runs `pinned_pods.decide_pinned`, and with it `stages.decide`, in virtual time. A pod takes a
 stated number of seconds to start and to stop, so only the duration differs from a real rollout, and
 the order with `limits.atRisk.perZone`, where the first zone below its limit comes first
-(tests/rollouts/test_staged_simulation.py).
+(tests/rollouts/test_staged_forecast.py).
 
 Approvals, windows, freezes and measured gates depend on people, calendars and metrics: they count
 as open here, and the preview names them.
@@ -35,7 +35,7 @@ from gitops_ds.core.rollouts.staged_rollout import (
 from gitops_ds.core.sources.bundle import Pool
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset.pod_changes import BURST
-from gitops_ds.daemonset.rollout_simulation import USUAL, RolloutPace
+from gitops_ds.daemonset.rollout_forecast import USUAL, RolloutPace
 from gitops_ds.kube.apimachinery import daemonsets, node_eligibility, revisions
 from gitops_ds.kube.apimachinery.node_eligibility import Placement
 from gitops_ds.rollouts.decisions import measured_gates, node_steps, pinned_pods

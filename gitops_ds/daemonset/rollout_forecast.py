@@ -29,6 +29,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.kube.apimachinery import daemonsets, node_eligibility, revisions
 from gitops_ds.kube.apimachinery.node_eligibility import Placement
+from gitops_ds.rollouts.state import target_revisions
 
 _UID, _LONG_AGO = "rehearsal", -math.inf
 # A rollout of a thousand nodes one by one needs a million observations of a node: then the rest is
@@ -103,7 +104,7 @@ class _Stage:
         strategy = self.daemonset.strategy
         if not (isinstance(strategy, RollingUpdate) and strategy.surges):
             self.leading = DeletePod
-        body = revisions.new(before, 1)
+        body = revisions.new(before, 1, target_revisions.NEVER_COPIED)
         self.know(body)
         placer = node_eligibility.read(before.template)
         for node in self.nodes:

@@ -9,8 +9,8 @@ import pytest
 
 from gitops_ds.core import names
 from gitops_ds.core.live import Node
-from gitops_ds.daemonset import rollout_simulation
-from gitops_ds.daemonset.rollout_simulation import Rehearsal, RolloutPace
+from gitops_ds.daemonset import rollout_forecast
+from gitops_ds.daemonset.rollout_forecast import Rehearsal, RolloutPace
 from gitops_ds.kube.apimachinery import daemonsets, nodes
 from tests.daemonset import world
 from tests.daemonset.world import daemonset, rolling
@@ -34,7 +34,7 @@ def play(nodes: list[Node], strategy: dict[str, Any], **spec: Any) -> Rehearsal:
     old, new = (
         daemonset(image, updateStrategy=strategy, **spec) for image in ("agent:1", "agent:2")
     )
-    return rollout_simulation.rehearse(old, new, nodes, PACE)
+    return rollout_forecast.rehearse(old, new, nodes, PACE)
 
 
 def for_the_pool(image: str) -> dict[str, Any]:
@@ -44,16 +44,16 @@ def for_the_pool(image: str) -> dict[str, Any]:
 
 
 def first(nodes: list[Node], body: dict[str, Any] | None = None) -> Rehearsal:
-    return rollout_simulation.rehearse(None, body or daemonset(), nodes, PACE)
+    return rollout_forecast.rehearse(None, body or daemonset(), nodes, PACE)
 
 
 def with_another_collision_count() -> Rehearsal:
     old = {**daemonset(), "status": {"collisionCount": 1}}
-    return rollout_simulation.rehearse(old, daemonset(), fleet(3), PACE)
+    return rollout_forecast.rehearse(old, daemonset(), fleet(3), PACE)
 
 
 def to_the_pool(old: dict[str, Any], new: dict[str, Any]) -> Rehearsal:
-    return rollout_simulation.rehearse(old, new, fleet(4, pool=2), PACE)
+    return rollout_forecast.rehearse(old, new, fleet(4, pool=2), PACE)
 
 
 ALL_OF_SIX = tuple(f"node-{index:03d}" for index in range(6))
@@ -91,7 +91,7 @@ ROLLOUTS: dict[str, tuple[Callable[[], Rehearsal], Rehearsal]] = {
         Rehearsal(10, 1, 0),
     ),
     "the same template again": (
-        lambda: rollout_simulation.rehearse(daemonset(), daemonset(), fleet(3), PACE),
+        lambda: rollout_forecast.rehearse(daemonset(), daemonset(), fleet(3), PACE),
         Rehearsal(0, 0, 0),
     ),
     "the same template under another name of its revision": (
@@ -133,7 +133,7 @@ def test_a_rollout_takes_this_long(simulated: Callable[[], Rehearsal], expected:
 def test_a_suspended_one_moves_nothing() -> None:
     new = daemonset("agent:2", updateStrategy=rolling(1))
     new["metadata"]["annotations"] = {names.SUSPEND: "true"}
-    assert rollout_simulation.rehearse(
+    assert rollout_forecast.rehearse(
         daemonset(updateStrategy=rolling(1)), new, fleet(3), PACE
     ) == Rehearsal(0, 0, 0)
 
@@ -171,8 +171,8 @@ def test_a_long_one_on_nodes_of_which_some_are_not_ready_waits_for_those() -> No
     assert simulated.waiting == tuple(f"node-{index:03d}" for index in range(200))
 
 
-def stage_of(body: dict[str, Any]) -> rollout_simulation._Stage:
-    return rollout_simulation._Stage(daemonsets.daemonset_of(body), fleet(3), PACE)
+def stage_of(body: dict[str, Any]) -> rollout_forecast._Stage:
+    return rollout_forecast._Stage(daemonsets.daemonset_of(body), fleet(3), PACE)
 
 
 def test_before_a_node_is_updated_nothing_is_extrapolated() -> None:

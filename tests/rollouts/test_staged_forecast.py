@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from gitops_ds.core.change import StagedPreview
 from gitops_ds.core.objects import Body
 from gitops_ds.core.rollouts import rollout_policy
-from gitops_ds.daemonset.rollout_simulation import RolloutPace
+from gitops_ds.daemonset.rollout_forecast import RolloutPace
 from gitops_ds.kube.apimachinery import nodes, pods, timestamps
-from gitops_ds.rollouts.decisions import staged_simulation
-from gitops_ds.rollouts.decisions.staged_simulation import RolloutNodes
+from gitops_ds.rollouts.decisions import staged_forecast
+from gitops_ds.rollouts.decisions.staged_forecast import RolloutNodes
 from tests.daemonset.world import daemonset
 from tests.profiles import examples
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, zoned
@@ -28,7 +28,7 @@ PACES = (PACE, PACE, RolloutPace(start=1.0, stop=0.0), RolloutPace(start=90.0, s
 def preview(
     policy: dict[str, Any], bodies: list[dict[str, Any]], most_looks: int = 400_000
 ) -> StagedPreview:
-    return staged_simulation.simulate(
+    return staged_forecast.simulate(
         daemonset(),
         template_of(daemonset(SECOND)),
         rollout_policy.decode(policy),
@@ -173,8 +173,8 @@ def test_a_node_that_is_broken_now_is_parked() -> None:
 
 def turns_of(policy: dict[str, Any], bodies: list[dict[str, Any]]) -> int:
     """The number of decisions of a simulation."""
-    run = staged_simulation._Simulation(
-        staged_simulation._daemonset(daemonset()),
+    run = staged_forecast._Simulation(
+        staged_forecast._daemonset(daemonset()),
         template_of(daemonset(SECOND)),
         rollout_policy.decode(policy),
         RolloutNodes([nodes.node_of(body) for body in bodies]),

@@ -20,8 +20,8 @@ from gitops_ds.core.live import Census, Node
 from gitops_ds.core.objects import Body, Key
 from gitops_ds.core.plain_text import counted
 from gitops_ds.core.request_cost import Cost
-from gitops_ds.daemonset import rollout_simulation
-from gitops_ds.daemonset.rollout_simulation import Rehearsal
+from gitops_ds.daemonset import rollout_forecast
+from gitops_ds.daemonset.rollout_forecast import Rehearsal
 from gitops_ds.kube.apimachinery import defaults, node_eligibility, node_pools, request_costs
 from gitops_ds.kube.apimachinery.node_eligibility import Placement
 
@@ -74,7 +74,7 @@ class Rehearsals:
             repr(metadata.get("annotations")),
         )
         if same not in self.played:
-            rehearsal = rollout_simulation.rehearse(
+            rehearsal = rollout_forecast.rehearse(
                 defaults.defaulted(old), defaults.defaulted(new), concerned
             )
             places = {node.name: place for place, node in enumerate(concerned)}
@@ -250,7 +250,7 @@ def lines(outlook: Outlook, change: Change, census: Census | None) -> Iterator[s
 
 
 def _rehearsed(played: Rehearsal, broken: Sequence[str], change: Change, census: Census) -> str:
-    pace = rollout_simulation.USUAL
+    pace = rollout_forecast.USUAL
     assumed = f"if a pod takes {pace.start:.0f} s to start and {pace.stop:.0f} s to stop"
     if played.waiting:
         rolling = section(
