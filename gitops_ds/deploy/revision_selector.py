@@ -60,7 +60,8 @@ class RevisionSource(msgspec.Struct, frozen=True):
     signature; no file of an unverified commit is read or rendered. `verify_kept` verifies only the
     last good commit. None: no signature is required. `follows_rewrites`: a rewritten branch is
     followed without approval. `watched`: the tip is known without a request. `branch` returns the
-    name of the followed branch or tag, as far as known, for messages. `waves`: the reports of other
+    name of the followed branch or tag, as far as known, for messages; `followed` is the tag, or the
+    range of tags, as text, empty for a branch. `waves`: the reports of other
     clusters. `causes` finds the commits of templates.
     """
 
@@ -77,8 +78,43 @@ class RevisionSource(msgspec.Struct, frozen=True):
     follows_rewrites: bool = True
     watched: bool = False
     branch: Callable[[], str] = str
+    followed: str = ""
     waves: WaveSource = NO_WAVES
     causes: CauseFinder = msgspec.field(default_factory=CauseFinder)
+
+
+class _MovedWords(msgspec.Struct, frozen=True):
+    """The message of a tip that is not a descendant of the last one. `followed` is a tag, empty for
+    a branch.
+    """
+
+    followed: str
+    last: str
+    tip: str
+
+    @property
+    def rewound(self) -> str:
+        went, until = "the branch went back", "a newer commit follows"
+        if self.followed:
+            went, until = f"{self.followed} was moved back", "it is at a newer commit"
+        return (
+            f"{went} from {self.last} to {self.tip}, an older commit: nothing is applied until "
+            f"{until}, {self._approval}"
+        )
+
+    @property
+    def rewritten(self) -> str:
+        went, until = "the branch was rewritten", f"the branch descends from {self.last}"
+        if self.followed:
+            went, until = f"{self.followed} was moved", f"it is at a descendant of {self.last}"
+        return (
+            f"{went} from {self.last} to {self.tip}, which is not a descendant: nothing of it is "
+            f"applied until {until}, {self._approval} (repository.verify.forcePush: follow)"
+        )
+
+    @property
+    def _approval(self) -> str:
+        return f"or `gitops-ds apply --revision {self.tip}` approves it"
 
 
 class SelectedRevision(msgspec.Struct, frozen=True):
@@ -276,24 +312,13 @@ class RevisionSelector:
     def _blocked(
         self, tip: CommitId, movement: BranchMovement, state: DeployerState
     ) -> errors.HistoryRewound | None:
-        last = short(state.last_attempted)
-        approval = f"or `gitops-ds apply --revision {short(tip)}` approves it"
+        words = _MovedWords(self._source.followed, short(state.last_attempted), short(tip))
         if movement is BranchMovement.REWOUND:
-            rewound = f"the branch went back from {last} to {short(tip)}, an older commit"
-            return errors.HistoryRewound(
-                f"{rewound}: nothing is applied until a newer commit follows, {approval}"
-            )
+            return errors.HistoryRewound(words.rewound)
         if movement is BranchMovement.REWRITTEN and not self._source.follows_rewrites:
             # A signature contains neither branch nor repository: a signed commit may be from
             # another one.
-            rewritten = (
-                f"the branch was rewritten from {last} to {short(tip)}, which is not a descendant"
-            )
-            advice = (
-                f"until the branch descends from {last}, {approval} (repository.verify.forcePush: "
-                "follow)"
-            )
-            return errors.HistoryRewound(f"{rewritten}: nothing of it is applied {advice}")
+            return errors.HistoryRewound(words.rewritten)
         return None
 
     async def _prepared(self, commit: CommitId) -> Prepared:

@@ -167,6 +167,38 @@ def test_a_rewrite_waits_for_consent_where_it_is_not_followed(follows: bool) -> 
     play(script, history=signed)
 
 
+class Tagged(Signed):
+    """Commits of a moved tag."""
+
+    def source(self, **options: Any) -> RevisionSource:
+        return replace(super().source(**options), followed="tag v1")
+
+
+@pytest.mark.parametrize(
+    ("moves", "words"),
+    [
+        (BranchMovement.REWOUND, ("tag v1 was moved back from ", "until it is at a newer commit")),
+        (BranchMovement.REWRITTEN, ("tag v1 was moved from ", "until it is at a descendant of ")),
+    ],
+)
+def test_a_tag_that_was_moved_is_not_called_a_branch(
+    moves: BranchMovement, words: tuple[str, ...]
+) -> None:
+    tagged = Tagged(follows=False)
+
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        tagged.moves = moves
+        tagged.push(AGENT.format(tag="2"))
+        await scene.settle()
+        (failed,) = scene.events_of(deployer.ReconcileFailed)
+        assert "branch" not in failed.message
+        for word in (*words, "`gitops-ds apply --revision "):
+            assert word in failed.message
+
+    play(script, history=tagged)
+
+
 def test_a_last_good_commit_that_is_not_signed_is_not_applied() -> None:
     signed = Signed()
 

@@ -39,6 +39,11 @@ def test_every_promise_is_held_by_tests_that_there_are() -> None:
             assert name in names_in(file), test
 
 
+def test_every_row_of_the_threat_model_holds_a_promise() -> None:
+    named = {test for tests in PROMISES.values() for test in tests}
+    assert not [f"{row['who']}: {row['writes']}" for row in ROWS if named.isdisjoint(row["tests"])]
+
+
 def test_every_test_of_a_fault_holds_a_promise() -> None:
     named = {test.partition("::")[0] for tests in PROMISES.values() for test in tests}
     faults = {str(file.relative_to(ROOT)) for file in (ROOT / "tests/faults").glob("test_*.py")}

@@ -258,6 +258,26 @@ def test_revisions_of_every_kind_lead_to_their_commits(upstream: Upstream) -> No
     use(upstream, work)
 
 
+@pytest.mark.parametrize(
+    ("of", "options"), [("^{tree}", ()), (":a.yaml", ()), ("^{tree}", ("-a", "-m", "annotated"))]
+)
+def test_a_tag_of_an_object_that_is_not_a_commit_is_named(
+    upstream: Upstream, of: str, options: tuple[str, ...]
+) -> None:
+    upstream.commit({"a.yaml": "1"})
+    upstream.git("tag", *options, "v1.2.0", f"HEAD{of}")
+    kind = "tree" if of == "^{tree}" else "blob"
+
+    async def work(repository: Repository) -> None:
+        with pytest.raises(errors.RevisionUnknown) as raised:
+            await fetched(repository, revision.from_settings(tag="v1.2.0"))
+        assert f"is a {kind}, not a commit: let the tag or ref point to a commit" in str(
+            raised.value
+        )
+
+    use(upstream, work)
+
+
 def test_a_commit_that_no_ref_names_is_unknown(upstream: Upstream) -> None:
     upstream.commit({"a.yaml": "1"})
     with pytest.raises(errors.RevisionUnknown, match="no commit 0000"):

@@ -257,7 +257,7 @@ TAGS = {name: id for name, id in REFS.items() if name.startswith("refs/tags/")}
     ("spec", "refs", "words"),
     [
         (Tag("v9"), {}, "has no tag v9; it has no tag"),
-        (Semver("^9"), {}, "has no tag in the version range ^9; it has no tag"),
+        (Semver("^9"), {}, "has no tag in the version range ^9; it has no tag: push one, such as "),
         (Tag("zzzz"), TAGS, "it has the tags both, v1.2.0, v1.3.0, v2.0.0-rc.1"),
         (Semver("2.x"), TAGS, "it has the tags both, v1.2.0, v1.3.0, v2.0.0-rc.1"),
         (Tag("v1.3.9"), TAGS, "did you mean v1.3.0"),

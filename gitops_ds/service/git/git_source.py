@@ -70,6 +70,7 @@ class GitSource:
             self.verify_kept,
             follows_rewrites=self._settings.verify.follows_rewrites,
             branch=lambda: self._branch,
+            followed=followed_tag(self._revision),
             waves=WaveSource(self._reports, self._earlier),
             causes=self.causes,
         )
@@ -245,6 +246,17 @@ def followed(settings: RepositorySettings) -> str:
         or settings.branch
         or "HEAD"
     )
+
+
+def followed_tag(spec: revision.RevisionSpec) -> str:
+    """The tag of a revision, or its range of tags, as text; empty for another kind."""
+    match spec:
+        case revision.Semver(text):
+            return f"the newest tag in the version range {text}"
+        case revision.Tag():
+            return revision.show(spec)
+        case _:
+            return ""
 
 
 def revision_of(settings: RepositorySettings) -> revision.RevisionSpec:

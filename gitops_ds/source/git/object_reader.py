@@ -32,7 +32,12 @@ class BranchMovement(StrEnum):
 
 def has(bare: BareRepository, commit: CommitId) -> bool:
     """Whether the commit was fetched, with all its objects: packs are complete."""
-    return _types(bare, commit) == ["commit"]
+    return kind_of(bare, commit) == "commit"
+
+
+def kind_of(bare: BareRepository, id: CommitId) -> str:
+    """The type of a fetched object: commit, tree, blob or tag; `missing` without it."""
+    return _types(bare, id)[0]
 
 
 def _types(bare: BareRepository, *names: str) -> list[str]:

@@ -131,7 +131,12 @@ def fetch(bare: BareRepository, commit: CommitId) -> None:
     except errors.RevisionUnknown:
         # A server may refuse a fetch by commit id without a ref.
         _fetch(bare, *_EVERYTHING, prune=True)
-    if not object_reader.has(bare, commit):
+    if (kind := object_reader.kind_of(bare, commit)) in ("tree", "blob"):
+        raise errors.RevisionUnknown(
+            f"{short(commit)} of {bare.address.display} is a {kind}, not a commit: let the tag or "
+            "ref point to a commit"
+        )
+    if kind != "commit":
         raise errors.RevisionUnknown(
             f"{bare.address.display} has no commit {commit}; it may have been removed by a "
             "force-push"

@@ -265,11 +265,14 @@ def unknown(
         for name in refs
         if name.startswith(prefix) and not name.endswith("^{}")
     )
-    if near:
+    if isinstance(revision, Semver):  # a range is similar to no name
+        text = f"it has the tags {', '.join(others[:5])}" if others else "it has no tag"
+        hint = f"{text}: push one, such as v1.2.3, that the range contains, or change the range"
+    elif near:
         hint = f"did you mean {' or '.join(near)}?"
     elif others:
         hint = f"it has the {several} {', '.join(others[:5])}"
     else:
-        hint = f"it has no {kind}"
+        hint = f"it has no {kind}: push it, or correct its name"
     missing = show(revision).removeprefix("a ").removeprefix("the ")
     return errors.RevisionUnknown(f"{where} has no {missing}; {hint}")
