@@ -6,8 +6,7 @@ The schedule, a webhook and a request call `request`; a watch that saw a change 
 response, the last applied one. A standby only prefetches.
 
 `loop_state` has the diagram and decides the schedule; `reconciler` does the work; the task here
-connects them. Whoever has news of the repository or of the cluster feeds it as one of
-`loop_inputs`.
+connects them. Changes of the repository or of the cluster are fed as one of `loop_inputs`.
 """
 
 from __future__ import annotations

@@ -15,12 +15,11 @@ from gitops_ds.core.cluster import Cluster, ClusterReader
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.base import Emit
+from gitops_ds.core.events.bus import EventBus
 from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.sources.source_status import SourceStatus
-from gitops_ds.core.values import replace
 from gitops_ds.kube.client.owned_bodies import OwnedBodies
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
-from gitops_ds.service.http import EventBus
 from gitops_ds.service.rollouts.gate_meter import HttpGateMeter
 from gitops_ds.service.runnable import DeployerPart, ServiceParts
 from gitops_ds.service.settings.service import Service
@@ -180,7 +179,6 @@ def _deployers(
     from gitops_ds.service.git import git_deployer
     from gitops_ds.source.sandbox import memory
 
-    emit_of = _emit_of(context.events, parts.notifications)
     with_templates = int(service.templates is not None)
     claims = Claims({Rank.GIT: len(service.repositories), Rank.TEMPLATES: with_templates})
     if context.owned is not None:
@@ -189,7 +187,7 @@ def _deployers(
         service,
         context.cluster,
         context.unfenced,
-        emit_of(None),
+        context.events,
         context.clock,
         context.at_desk,
         claim,
@@ -202,26 +200,11 @@ def _deployers(
     )
     if (chosen := service.chosen_templates) is not None:
         part = template_deployer.TemplateDeployer(shared, chosen)
-        shared.owners[part.owner] = "templates in the cluster"
+        shared.owners[part.owner] = template_deployer.NAME
         claim(part.owner)
         yield part
-    for number, settings in enumerate(service.repositories):
-        yield git_deployer.GitDeployer(replace(shared, emit=emit_of(number)), settings)
-
-
-def _emit_of(
-    events: EventBus, notifications: NotificationDispatcher | None
-) -> Callable[[int | None], Emit]:
-    """The `emit` of the deployer of a repository, by its number in the settings; None: of the
-    templates.
-    """
-
-    def emit_of(number: int | None) -> Emit:
-        if notifications is None:
-            return events.publish
-        return notifications.emit_of(events.publish, number)
-
-    return emit_of
+    for settings in service.repositories:
+        yield git_deployer.GitDeployer(shared, settings)
 
 
 def _controller(context: PartsContext, emit: Emit) -> Controller:

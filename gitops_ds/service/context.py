@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from gitops_ds.core.cluster import Cluster
-from gitops_ds.core.events.base import Emit
+from gitops_ds.core.events.bus import EventBus
 from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.live import Revision
 from gitops_ds.deploy.object_claims import Claims
@@ -24,15 +24,15 @@ class ServiceContext(msgspec.Struct, frozen=True):
     each id with its approvers: the controller paces the agents of no other owner. `ledger` has the
     records of rollouts that count.
 
-    `unfenced` is the cluster without the fence, for requests to the leader. `emit` gets the events
-    of the deployer. `clock` gives seconds since 1970 as the API server. The deployers write under
-    `leadership`.
+    `unfenced` is the cluster without the fence, for requests to the leader. `events` gets the
+    events of the deployers, which write under `leadership`. `clock` gives seconds since 1970 as the
+    API server.
     """
 
     service: Service
     cluster: Cluster
     unfenced: Cluster
-    emit: Emit
+    events: EventBus
     clock: Callable[[], float]
     at_desk: bool
     claim: Callable[..., None] = lambda *owners, approvers=(): None

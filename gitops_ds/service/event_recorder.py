@@ -14,9 +14,11 @@ from typing import Any
 
 from gitops_ds.core import errors, plain_text
 from gitops_ds.core.cluster import Cluster, PatchType
-from gitops_ds.core.events.base import Emit, Event
+from gitops_ds.core.events.base import Emit, Event, EventOrigin
+from gitops_ds.core.events.bus import EventBus
 from gitops_ds.core.objects import EVENT
 from gitops_ds.core.redaction import texts
+from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import timestamps
 from gitops_ds.kube.client.supervisor import Supervisor
 from gitops_ds.notify.kube_events import (
@@ -35,13 +37,11 @@ CONTROLLER = "daemonset-controller"  # the name of upstream's, on which alerts a
 
 
 @contextlib.asynccontextmanager
-async def recorded(
-    cluster: Cluster, state: InvolvedObject | None, emit: Emit, *, of_pods: bool = True
-) -> AsyncIterator[Emit]:
+async def recorded(cluster: Cluster, emit: Emit, *, of_pods: bool) -> AsyncIterator[Emit]:
     """Emits events to `emit`, and writes their Kubernetes events in the context; those of single
     pods only with `of_pods`.
     """
-    writer = KubeEventWriter(cluster, state, of_pods=of_pods)
+    writer = KubeEventWriter(cluster, of_pods=of_pods)
 
     def emit_and_write(event: Event) -> None:
         emit(event)
@@ -50,6 +50,21 @@ async def recorded(
     task = Supervisor(emit, time.time).start("events", writer.run)
     try:
         yield emit_and_write
+    finally:
+        task.cancel()
+
+
+@contextlib.asynccontextmanager
+async def deployed(
+    cluster: Cluster, state: InvolvedObject, events: EventBus, origin: EventOrigin
+) -> AsyncIterator[Emit]:
+    """The `emit` of a deployer, whose Kubernetes events are written in the context."""
+    writer = KubeEventWriter(cluster, state)
+    # without the owner: an error of the writer is nothing to write
+    task = Supervisor(events.of(replace(origin, owner="")), time.time).start("events", writer.run)
+    try:
+        with events.subscribed(origin.owner, writer.handle):
+            yield events.of(origin)
     finally:
         task.cancel()
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from gitops_ds.core.errors import SettingsError
-from gitops_ds.core.events.base import Emit, Event
+from gitops_ds.core.events.base import Emit
+from gitops_ds.core.events.bus import EventBus
 from gitops_ds.core.sources.source_status import EFFECTS
 from gitops_ds.kube.client.leader_lease import Election
 from gitops_ds.kube.client.transport import RequestCounter
@@ -28,18 +28,6 @@ if TYPE_CHECKING:
 
 
 STUCK = 300.0  # seconds without any progress
-
-
-@dataclass(slots=True)
-class EventBus:
-    """Delivers every event to its subscribers: the log first, then those of the settings."""
-
-    subscribers: list[Emit]
-
-    def publish(self, event: Event) -> None:
-        """Delivers one event."""
-        for handle in self.subscribers:
-            handle(event)
 
 
 class Probes(msgspec.Struct, frozen=True):

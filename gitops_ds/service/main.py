@@ -18,6 +18,7 @@ from gitops_ds.core import errors
 from gitops_ds.core.cluster import Cluster
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.events.base import Emit
+from gitops_ds.core.events.bus import EventBus
 from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.values import replace
 from gitops_ds.kube.client import connect
@@ -31,7 +32,6 @@ from gitops_ds.kube.client.transport import RequestCounter
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.service import assembly, event_recorder, http, otel, own_account
 from gitops_ds.service.assembly import PartsContext
-from gitops_ds.service.http import EventBus
 from gitops_ds.service.runnable import Runnable
 from gitops_ds.service.settings.service import Service
 
@@ -49,7 +49,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
     retried.
     """
     _require_writes(service)
-    stopping, events, leadership = _stop_signal(), EventBus([emit]), Leadership(leads=False)
+    stopping, events, leadership = _stop_signal(), EventBus(emit), Leadership(leads=False)
     clock = ServerClock(time.time, steady)
     fence, requests = Fence(steady), RequestCounter(clock=clock)
     settings = service.cluster
@@ -63,7 +63,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         service = replace(service, own_account=await own_account.read(unfenced))
         of_pods = service.controller.powers is Powers.FULL
         emit_recorded = await stack.enter_async_context(
-            event_recorder.recorded(cluster, None, events.publish, of_pods=of_pods)
+            event_recorder.recorded(cluster, events.publish, of_pods=of_pods)
         )
         owned = await assembly.owned_bodies(service, cluster)
         parts = assembly.assemble(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from gitops_ds.core.deployer_state import TEMPLATES
+from gitops_ds.core.events.base import EventOrigin
 from gitops_ds.core.objects import CONFIG_MAP
 from gitops_ds.core.redaction.events import RedactingEmit
 from gitops_ds.deploy import loop as deployer_loop
@@ -17,6 +18,7 @@ from gitops_ds.notify.kube_events import InvolvedObject
 from gitops_ds.service import event_recorder, runnable
 from gitops_ds.service.context import ServiceContext
 
+NAME = "templates in the cluster"
 RETRY = 15.0  # seconds
 
 
@@ -68,7 +70,8 @@ class TemplateDeployer(runnable.DeployerPart):
             place.namespace,
             state_store.config_map_name(place.owner),
         )
-        async with event_recorder.recorded(context.cluster, about, context.emit) as emit:
+        origin = EventOrigin(chosen.owner, NAME)
+        async with event_recorder.deployed(context.cluster, about, context.events, origin) as emit:
             redacted = RedactingEmit(emit)
             source = Templates(
                 context.cluster, chosen, redacted, context.clock, render=context.preparing.rendered

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gitops_ds.core.events.base import Emit, Event
+from gitops_ds.core.events.base import Emit, Event, EventOrigin
+from gitops_ds.core.events.bus import EventBus
 from gitops_ds.core.events.commits import NewCommit
 from gitops_ds.core.events.definition import Topic
 from gitops_ds.core.events.deployer import Reconciled
@@ -80,7 +81,7 @@ class Scene:
         part = NotificationDispatcher(service, self.client, self.emitted.append, leadership, around)
         running = asyncio.create_task(part.run())
         leadership.change(True)
-        yield part.emit_of(lambda _: None, 0), part
+        yield EventBus(part.handle).of(EventOrigin("fleet", "example.com/fleet")), part
         part.stop()
         await running
 

@@ -15,6 +15,7 @@ import pytest
 from gitops_ds.checks.engine.contexts import ClusterContext
 from gitops_ds.core import errors
 from gitops_ds.core.duration import Duration
+from gitops_ds.core.events.bus import EventBus
 from gitops_ds.core.events.deployer import ReconcileFailed
 from gitops_ds.core.objects import CommitId
 from gitops_ds.core.sources.bundle import Bundle, ClusterFacts
@@ -72,7 +73,7 @@ async def starting(
     async with SimulatedCluster() as cluster, Repository(where, cache) as repository:
         service = Service(repositories=(settings,))
         context = ServiceContext(
-            service, cluster, cluster, attempts.events.append, time.time, at_desk=False
+            service, cluster, cluster, EventBus(attempts.events.append), time.time, at_desk=False
         )
         preparing = prepare_process.Preparing(memory.here())
         source = _Failing(repository, settings, "", preparing)
@@ -118,7 +119,7 @@ async def named(cache: Path, *names: str) -> AsyncIterator[tuple[list[_Named], l
             Service(repositories=tuple(each)),
             cluster,
             cluster,
-            lambda _: None,
+            EventBus(),
             time.time,
             at_desk=False,
         )

@@ -29,7 +29,22 @@ from gitops_ds.core.objects import Key, Resource
 _TONES = {Level.ERROR: Tone.BAD, Level.WARNING: Tone.WARN}
 
 
-class Event(msgspec.Struct, frozen=True):
+class EventOrigin(msgspec.Struct, frozen=True):
+    """The deployer that an event is of: the owner's id, empty before it is read, and the name of
+    its repository. Both are empty for other parts.
+    """
+
+    owner: str = ""
+    repository: str = ""
+
+
+class OriginatedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """What the bus adds to an event."""
+
+    origin: EventOrigin = EventOrigin()
+
+
+class Event(OriginatedEvent, frozen=True):
     """Something that happened; `at` is in seconds since 1970."""
 
     definition: ClassVar[EventDefinition]

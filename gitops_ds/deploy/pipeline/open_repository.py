@@ -65,6 +65,11 @@ def identity(where: address.Address) -> str:
     return origin or where.display
 
 
+def title(where: address.Address, path: str) -> str:
+    """The name of the followed folder of a repository in events and notifications."""
+    return " ".join(filter(None, (identity(where), path)))
+
+
 def cache_directory(of: str = "git") -> Path:
     """The directory of bare copies (or `renders`) between runs."""
     base = (

@@ -11,7 +11,7 @@ from functools import partial
 
 from gitops_ds.core import errors
 from gitops_ds.core.deployer_state import Push
-from gitops_ds.core.events.base import Emit, Event
+from gitops_ds.core.events.base import Emit, Event, EventOrigin
 from gitops_ds.core.events.commits import NewCommit
 from gitops_ds.core.events.deployer import Reconciled, SourceChanged
 from gitops_ds.core.events.requests import PushForwarded
@@ -206,16 +206,16 @@ class GitDeployer(runnable.DeployerPart):
             target.namespace,
             state_store.config_map_name(id),
         )
-        async with event_recorder.recorded(context.cluster, state, self._emit) as emit:
+        origin = EventOrigin(id, open_repository.title(self._address, settings.path))
+        async with event_recorder.deployed(context.cluster, state, context.events, origin) as emit:
             timing = deployer_loop.LoopTiming(settings.retry_interval, context.clock, random.random)
             options = context.service.apply_options_of(settings)
-            loop = deployer_loop.Loop(
-                source.revisions(), target, options, self._waking(emit), timing
-            )
+            loop = deployer_loop.Loop(source.revisions(), target, options, emit, timing)
             loop.reconciler.join(context.claims, Rank.GIT)
             tasks = self._start_writers(source, loop, emit)
             try:
-                yield loop
+                with context.events.subscribed(id, self._handle):
+                    yield loop
             finally:
                 await ended(*tasks)
 
@@ -285,21 +285,21 @@ class GitDeployer(runnable.DeployerPart):
             if self._reports is not None:
                 self._reports.wake()
 
-    def _waking(self, emit: Emit) -> Emit:
-        """The same context, which wakes the writers of reverts, approvals and the report after a
-        reconciliation.
-        """
-
-        def emit_and_wake(event: Event) -> None:
-            emit(event)
-            if isinstance(event, Reconciled) and self._reverts is not None:
-                self._reverts.wake()
-            if isinstance(event, Reconciled) and self._approvals is not None:
-                self._approvals.wake()
-            if isinstance(event, Reconciled | SourceChanged) and self._reports is not None:
+    def _handle(self, event: Event) -> None:
+        """Adapts the polls to an event of the loop, and wakes the tasks beside it."""
+        match event:
+            case NewCommit():
+                self._polling.commit_found()
+            case PushForwarded():
+                self._polling.webhook_received()
+            case Reconciled():
+                for task in (self._reverts, self._approvals, self._reports):
+                    if task is not None:
+                        task.wake()
+            case SourceChanged() if self._reports is not None:
                 self._reports.wake()
-
-        return emit_and_wake
+            case _:
+                pass
 
     def _tick(self) -> None:
         # Webhooks reduce the polls of an interval, but not those of a crontab.
@@ -313,13 +313,3 @@ class GitDeployer(runnable.DeployerPart):
         """Whether the tip waits for reports of other clusters, which no webhook announces."""
         status = self.loop.status if self.loop else None
         return status is not None and status.condition is Condition.WAITING
-
-    def _emit(self, event: Event) -> None:
-        match event:
-            case NewCommit():
-                self._polling.commit_found()
-            case PushForwarded():
-                self._polling.webhook_received()
-            case _:
-                pass
-        self._context.emit(event)

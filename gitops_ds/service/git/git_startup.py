@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 
 from gitops_ds.core import errors
 from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.events.base import EventOrigin
 from gitops_ds.core.events.deployer import ReconcileFailed
 from gitops_ds.core.objects import CommitId, short
 from gitops_ds.core.rate_limits import Backoff
@@ -20,6 +21,7 @@ from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import loop_state, owner_identity, source_status_store, state_store
 from gitops_ds.deploy.owner_identity import FoundOwner
+from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.deploy.pipeline.prepare import Prepared
 from gitops_ds.kube.client.supervisor import ended
 from gitops_ds.service.context import ServiceContext
@@ -39,6 +41,8 @@ class Startup:
         self, context: ServiceContext, settings: RepositorySettings, address: Address
     ) -> None:
         self._context, self._settings, self._address = context, settings, address
+        name = open_repository.title(address, settings.path)
+        self._emit = context.events.of(EventOrigin(repository=name))
         self._stopping, self._wake = False, asyncio.Event()
         self._error: errors.GitopsError | None = None
         # from the state in the cluster: the owner's id and the last good commit
@@ -97,7 +101,7 @@ class Startup:
                 failures += 1
                 wait = backoff.delay(failures, random.random())
                 if is_new:
-                    self._context.emit(ReconcileFailed(time.time(), message, wait))
+                    self._emit(ReconcileFailed(time.time(), message, wait))
                 self.attempted = True
                 if leading() and (status := self.status) and status.id:
                     saver.update(status, write=is_new)

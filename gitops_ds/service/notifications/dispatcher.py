@@ -61,10 +61,11 @@ class NotificationDispatcher:
         self._service, self._cluster, self._emit = service, cluster, emit
         context = context or SenderContext(service.cluster.name, emit)
         self._senders = [Sender(one, context) for one in service.notify]
-        self._publishers: dict[int, CommitStatusPublisher] = {}
-        for number, one in enumerate(service.repositories):
+        self._publishers: dict[str, CommitStatusPublisher] = {}
+        for one in service.repositories:
             if one.forge is not None:
-                self._publishers[number] = CommitStatusPublisher(_repository(service, one), emit)
+                publisher = CommitStatusPublisher(_repository(service, one), emit)
+                self._publishers[publisher.repository.name] = publisher
         self._builder = NotificationBuilder()
         self._pending: list[Notification] = []
         self._outbox: Outbox | None = None
@@ -76,34 +77,20 @@ class NotificationDispatcher:
         self._last_failure = self._written = ""
 
     def handle(self, event: Event) -> None:
-        """Handles the events of agents, from any part."""
-        if isinstance(event, AgentEvent):
-            self._take(event, "")
-
-    def emit_of(self, emit: Emit, number: int | None) -> Emit:
-        """An `emit` that also handles events here, for the deployer of that repository of the
-        settings (None: of the templates in the cluster).
-        """
-        name = (
-            "templates in the cluster"
-            if number is None
-            else _name(self._service.repositories[number])
-        )
-        publisher = None if number is None else self._publishers.get(number)
-
-        def emit_and_handle(event: Event) -> None:
-            emit(event)
-            self._take(event, name)
-            if publisher is not None and self._leadership.leads:
-                publisher.handle(event)
-
-        return emit_and_handle
+        """Handles the events of deployers, and those of agents from any part."""
+        repository = event.origin.repository
+        if repository or isinstance(event, AgentEvent):
+            self._take(event, repository)
+        publisher = self._publishers.get(repository)
+        if publisher is not None and self._leadership.leads:
+            publisher.handle(event)
 
     def watch(self, tracker: StatusTracker, deployers: Sequence[DeployerPart]) -> None:
         """Sets the status of agents, and the deployers of the settings' repositories, in order."""
         self._tracker = tracker
-        for number, publisher in self._publishers.items():
-            publisher.followed = partial(_followed, deployers[number])
+        for settings, deployer in zip(self._service.repositories, deployers, strict=True):
+            if settings.forge is not None:
+                self._publishers[_name(settings)].followed = partial(_followed, deployer)
 
     def _take(self, event: Event, repository: str) -> None:
         is_sent = self._leadership.leads
@@ -235,7 +222,7 @@ def _followed(deployer: DeployerPart) -> FollowedCommits | None:
 
 def _name(settings: RepositorySettings) -> str:
     where = address.parse(settings.url, allow_local=True)
-    return " ".join(filter(None, (open_repository.identity(where), settings.path)))
+    return open_repository.title(where, settings.path)
 
 
 def _repository(service: Service, settings: RepositorySettings) -> StatusRepository:
