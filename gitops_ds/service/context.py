@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -17,6 +16,7 @@ from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.service import prepare_process
 from gitops_ds.service.settings.service import Service
 from gitops_ds.source.sandbox import memory
+from gitops_ds.source.sandbox.turns import Turns
 
 
 class ServiceContext(msgspec.Struct, frozen=True):
@@ -40,9 +40,7 @@ class ServiceContext(msgspec.Struct, frozen=True):
     leadership: Leadership = msgspec.field(default_factory=Leadership)
     owners: dict[str, str] = msgspec.field(default_factory=dict)
     claims: Claims = msgspec.field(default_factory=Claims)
-    fetching: asyncio.Semaphore = msgspec.field(
-        default_factory=lambda: asyncio.Semaphore(memory.here().fetches)
-    )
+    fetching: Turns = msgspec.field(default_factory=lambda: Turns(memory.here().fetches))
     preparing: prepare_process.Preparing = msgspec.field(
         default_factory=lambda: prepare_process.Preparing(memory.here())
     )

@@ -11,11 +11,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from gitops_ds.core import errors
+from gitops_ds.core.objects import CommitId
 from gitops_ds.core.sources.repository_limits import DEFAULT
 from gitops_ds.core.values import replace
 from gitops_ds.source.git import address, directory_lock, revision
@@ -23,9 +26,11 @@ from gitops_ds.source.git.bare_repository import BareRepository
 from gitops_ds.source.git.credentials.credential_values import Credentials, Password
 from gitops_ds.source.git.directory_lock import PrivateDirectory
 from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.sandbox.turns import Turns
 from tests import gitservers
 
 pytestmark = pytest.mark.system
+T = TypeVar("T")
 FLEET = address.parse("https://127.0.0.1:1/fleet")
 
 
@@ -51,6 +56,40 @@ def test_a_server_that_hangs_is_not_waited_for_when_the_repository_is_closed(
         assert asyncio.run(play(port)) < 10  # git's own limit is two minutes
     assert not running(tmp_path)
     assert not list(tmp_path.glob("access-*"))
+
+
+class Impatient(Turns):
+    """Ends fetches for others at once."""
+
+    async def run(
+        self, who: str, attempt: Callable[[], Awaitable[T]], *, kept: float, long: bool = False
+    ) -> T:
+        return await super().run(who, attempt, kept=0, long=long)
+
+
+def test_a_fetch_from_a_server_that_hangs_is_ended_for_another_repository(tmp_path: Path) -> None:
+    async def play(port: int) -> None:
+        turns, where = Impatient(), address.parse(f"https://127.0.0.1:{port}/fleet")
+        async with Repository(where, tmp_path, turns=turns) as repository:
+            fetching = asyncio.create_task(repository.fetch(CommitId("1" * 40)))
+            while not running(tmp_path):
+                await asyncio.sleep(0.02)
+
+            async def other() -> bool:
+                return running(tmp_path)
+
+            began = time.monotonic()
+            assert not await turns.run("other", other, kept=60)
+            assert time.monotonic() - began < 30  # the limit of the fetch is a minute
+            while not running(tmp_path):  # it begins again
+                await asyncio.sleep(0.02)
+            fetching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await fetching
+            assert not running(tmp_path)
+
+    with gitservers.silent_server() as port:
+        asyncio.run(play(port))
 
 
 def test_a_waiting_git_request_fails_when_the_repository_is_closed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from gitops_ds.source.git import address
 from gitops_ds.source.git.repository import Repository
 from gitops_ds.source.git.revision import Branch
 from gitops_ds.source.sandbox import memory
+from gitops_ds.source.sandbox.turns import Turns
 from tests.gitservers import Upstream
 
 UNLIMITED_V1 = str(2**63 - 4096)
@@ -91,19 +92,23 @@ def test_a_fetch_waits_for_room_that_repositories_share_and_nothing_else_does(
     upstream.commit({"a.yaml": "{}"})
 
     async def play() -> None:
-        room = asyncio.Semaphore(1)
+        turns, over = Turns(), asyncio.Event()
+        other = asyncio.create_task(turns.run("other", over.wait, kept=60))
         async with Repository(
-            address.parse(str(upstream.path), allow_local=True), tmp_path / "cache", room=room
+            address.parse(str(upstream.path), allow_local=True), tmp_path / "cache", turns=turns
         ) as repository:
-            async with room:
-                tip = await repository.tip(Branch("main"))
-                fetching = asyncio.create_task(repository.fetch(tip))
-                for _ in range(3):
-                    assert not await repository.has(tip), "the copy is read meanwhile"
-                assert not fetching.done()
+            tip = await repository.tip(Branch("main"))
+            fetching = asyncio.create_task(repository.fetch(tip))
+            for _ in range(3):
+                assert not await repository.has(tip), "the copy is read meanwhile"
+            assert not fetching.done()
+            over.set()
             await fetching
             assert await repository.has(tip)
-            async with room:
-                await repository.fetch(tip)  # it is here already
+            over.clear()
+            again = asyncio.create_task(turns.run("other", over.wait, kept=60))
+            await repository.fetch(tip)  # it is here already
+            over.set()
+            await asyncio.gather(other, again)
 
     asyncio.run(play())

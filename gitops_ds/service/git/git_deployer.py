@@ -152,7 +152,7 @@ class GitDeployer(runnable.DeployerPart):
             self._keyring,
             git_source.limits_of(self._settings),
             context.service.allowed,
-            room=context.fetching,
+            turns=context.fetching,
         ) as repository:
             self.repository = repository
             cluster = context.service.cluster.name

@@ -168,7 +168,8 @@ class BareRepository:
                 yield
             finally:
                 # git deletes them only if it ends by itself, not at a limit of time or size.
-                packs = (self.path / "objects/pack").glob("tmp_*")
+                folder = self.path / "objects/pack"
+                packs = (*folder.glob("tmp_*"), *folder.glob(".tmp-*"))
                 for left in directory_lock.left_by_killed(result, packs):
                     left.unlink(missing_ok=True)
 
@@ -310,8 +311,12 @@ class BareRepository:
 
     def interrupt(self) -> None:
         """Kills the running command and prevents new ones. For calls from another thread."""
+        self._interrupted.set()
+        self.end_command()
+
+    def end_command(self) -> None:
+        """Kills the running command. For calls from another thread."""
         with self._lock:
-            self._interrupted.set()
             if self._running is not None:
                 _kill(self._running)
 

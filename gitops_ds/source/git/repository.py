@@ -6,14 +6,15 @@ GitPython's objects are not thread-safe, so none leaves that thread.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import ParamSpec, Self, TypeVar
+from typing import Final, ParamSpec, Self, TypeVar
 
 from gitops_ds.core import errors
 from gitops_ds.core.objects import CommitId
@@ -46,7 +47,10 @@ from gitops_ds.source.git.credentials.credential_values import (
 )
 from gitops_ds.source.git.object_reader import BranchMovement
 from gitops_ds.source.git.revision import Branch, RevisionSpec
+from gitops_ds.source.sandbox.turns import Turns
 
+_SHORT_FETCH: Final = 10.0  # seconds
+_KILL_AGAIN: Final = 0.05  # seconds
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -55,8 +59,7 @@ class Repository:
     """A repository at an address, with a bare copy in the cache directory.
 
     `credentials` are fixed or requested for each connection. `allowed` are the renderers that may
-    run on its files. `room` is entered during a fetch: repositories share a semaphore that limits
-    their memory.
+    run on its files. `turns` are those of all repositories that share memory for fetches.
 
     Every method raises the SourceErrors of errors.py (and Refused, UsageError) and nothing else.
     Use it as an async context manager, or call `close`, which deletes the credentials from the
@@ -71,10 +74,10 @@ class Repository:
         limits: RepositoryLimits = DEFAULT,
         allowed: AllowedRenderers = PROGRAMS,
         *,
-        room: AbstractAsyncContextManager[object] | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self.address, self.allowed = address, allowed
-        self._room = room or contextlib.nullcontext()
+        self._turns, self._is_slow = turns or Turns(), False
         self._closing = threading.Event()
         self._arguments = (address, cache, limits, self._closing)
         self._credential_source = (
@@ -96,8 +99,7 @@ class Repository:
     async def fetch(self, commit: CommitId) -> None:
         """Fetches a commit with its history; without a request if it was fetched before."""
         if not await self.has(commit):
-            async with self._room:
-                await self._run_remote(remote.fetch, commit)
+            await self._run_in_turn(remote.fetch, commit)
 
     async def has(self, commit: CommitId) -> bool:
         """Whether a commit was fetched, also by an earlier process; without a request."""
@@ -117,8 +119,7 @@ class Repository:
         """
         if trust.mode is not Mode.TAG:
             return await self._run_remote(signatures.verify, revision, tip, since, trust)
-        async with self._room:
-            return await self._run_remote(signatures.verify, revision, tip, since, trust)
+        return await self._run_in_turn(signatures.verify, revision, tip, since, trust)
 
     async def verify_kept(
         self, revision: RevisionSpec, commit: CommitId, trust: Trust
@@ -130,8 +131,7 @@ class Repository:
         if trust.mode is not Mode.TAG:
             return await self._run(signatures.verify_kept, revision, commit, trust)
         try:
-            async with self._room:
-                return await self._run_remote(signatures.verify_kept, revision, commit, trust)
+            return await self._run_in_turn(signatures.verify_kept, revision, commit, trust)
         except errors.SourceUnreachable:
             return await self._run(signatures.verify_fetched, commit, trust)
 
@@ -322,6 +322,29 @@ class Repository:
         await self._run(BareRepository.authorize, newer)
         return await self._run(function, *arguments)
 
+    async def _run_in_turn(self, function: Callable[..., T], *arguments: object) -> T:
+        """Runs a function that fetches, in the turn of this repository. A slow fetch is ended for
+        those of other repositories and begins again, and the next one waits for theirs.
+        """
+        attempt, is_slow = partial(self._run_until_cancelled, function, *arguments), self._is_slow
+        kept = 0.0 if is_slow else _SHORT_FETCH
+        return await self._turns.run(self.address.url, attempt, kept=kept, long=is_slow)
+
+    async def _run_until_cancelled(self, function: Callable[..., T], *arguments: object) -> T:
+        """As `_run_remote`; a cancellation ends the running command."""
+        fetch, began = _Fetch(), time.monotonic()
+        try:
+            return await self._run_remote(fetch.run, function, *arguments)
+        except asyncio.CancelledError:
+            fetch.is_cancelled = True
+            while fetch.is_running:
+                if self._bare is not None:
+                    self._bare.end_command()
+                await asyncio.sleep(_KILL_AGAIN)
+            raise
+        finally:
+            self._is_slow = time.monotonic() - began >= _SHORT_FETCH
+
     async def _run(self, function: Callable[..., T], *arguments: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(
             self._worker, self._in_worker, function, arguments
@@ -343,6 +366,23 @@ class Repository:
             raise errors.SourceError(
                 f"the cache of {self.address.display} can't be used: {error.strerror}"
             ) from None
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """A function in the worker, and whether it has been cancelled from the event loop."""
+
+    is_running: bool = False
+    is_cancelled: bool = False
+
+    def run(self, bare: BareRepository, function: Callable[..., T], *arguments: object) -> T:
+        self.is_running = True
+        try:
+            if self.is_cancelled:
+                raise errors.SourceUnreachable(f"the fetch of {bare.address.display} was ended")
+            return function(bare, *arguments)
+        finally:
+            self.is_running = False
 
 
 def _always(credentials: Credentials) -> CredentialSource:
