@@ -76,7 +76,7 @@ def test_a_fetch_from_a_server_that_hangs_is_ended_for_another_repository(tmp_pa
                 await asyncio.sleep(0.02)
 
             async def other() -> bool:
-                return running(tmp_path)
+                return bool(running(tmp_path))
 
             began = time.monotonic()
             assert not await turns.run("other", other, kept=60)
