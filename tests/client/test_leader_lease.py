@@ -183,3 +183,18 @@ async def test_a_fence_gives_up_what_is_on_its_way_when_the_time_ends_and_not_be
     assert clock() - began == pytest.approx(9, abs=0.01)
     with pytest.raises(errors.NotLeading):
         fence.check()
+
+
+async def test_a_fence_closes_while_it_gives_up_what_is_on_its_way() -> None:
+    fence = Fence(asyncio.get_running_loop().time)
+
+    async def slow() -> None:
+        async with fence.passing():
+            try:
+                await asyncio.sleep(30)
+            finally:
+                fence.close()  # by the election, before the cancelled write ends
+
+    fence.move(asyncio.get_running_loop().time() + 5)
+    with pytest.raises(errors.NotLeading):
+        await slow()

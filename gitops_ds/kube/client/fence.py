@@ -43,7 +43,8 @@ class Fence:
             else None
         )
         for one in self._passing:
-            one.reschedule(when)
+            if not one.expired():  # the write is cancelled already, and has not ended yet
+                one.reschedule(when)
 
     def close(self) -> None:
         """Rejects every further write, and cancels the pending ones."""
