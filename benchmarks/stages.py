@@ -81,7 +81,7 @@ def main() -> None:
     old, new = templates()
     cluster = staged_forecast.RolloutNodes(census(), most_looks=NODES * 1_000)
     began = time.process_time()
-    preview = staged_forecast.simulate(old, new, POLICY, cluster)
+    preview = staged_forecast.of(old, new, POLICY, cluster)
     print(
         f"{NODES} nodes in {WAVES} waves simulated: {time.process_time() - began:.1f} s "
         f"for {preview.seconds:.0f} s",

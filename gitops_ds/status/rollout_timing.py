@@ -7,7 +7,7 @@ import msgspec
 from gitops_ds.core.daemonset import RollingUpdate
 from gitops_ds.core.health import HealthState
 from gitops_ds.daemonset import decide
-from gitops_ds.rollouts.decisions import time_left
+from gitops_ds.rollouts.decisions import staged_forecast
 from gitops_ds.rollouts.views.staged_rollouts import StagedRollout
 from gitops_ds.status.agents import Agent
 
@@ -35,10 +35,10 @@ def timing(agent: Agent) -> RolloutTiming | None:
 
 def _staged(rollout: StagedRollout, now: float) -> RolloutTiming:
     policy, decided = rollout.inputs.policy, rollout.stages
-    left = time_left.time_left(policy, decided, now)
+    left = staged_forecast.time_left(policy, decided, now)
     return RolloutTiming(
         decided.record.began,
-        time_left.batch(policy, decided) if left else 0,
+        staged_forecast.batch(policy, decided) if left else 0,
         now + left.seconds if left else None,
         at_least=left is not None and left.at_least,
     )

@@ -323,7 +323,7 @@ def test_a_rule_that_fails_is_reported_and_the_others_continue() -> None:
 
 
 def test_equal_rollouts_are_played_once_and_name_their_own_nodes() -> None:
-    played = change_forecast.Rehearsals()
+    played = change_forecast.RolloutForecasts()
     sides = daemonset(image="x:1"), daemonset(image="x:2")
     others = daemonset("other", image="y:1"), daemonset("other", image="y:2")
     for body in (*sides, *others):

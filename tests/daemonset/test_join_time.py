@@ -10,7 +10,7 @@ from gitops_ds.core import names
 from gitops_ds.core.daemonset import Pod
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.live import JoinTime, Node
-from gitops_ds.daemonset import preview
+from gitops_ds.daemonset import rollout_forecast
 from gitops_ds.kube.apimachinery import daemonsets
 from tests.daemonset.world import START, daemonset
 
@@ -25,7 +25,7 @@ def measured(*pods: Pod) -> JoinTime | None:
     body = daemonset(minReadySeconds=10)
     nodes = tuple(Node(name, created=START) for name in ("a", "b", "c"))
     seen = Observation(START + 900, daemonsets.daemonset_of(body), nodes, pods)
-    return preview._join_time(seen)
+    return rollout_forecast._join_time(seen)
 
 
 def test_it_is_the_median_with_min_ready_seconds() -> None:
@@ -60,4 +60,4 @@ def test_a_preview_has_it_for_a_required_agent(required: bool) -> None:
         START + 900, daemonsets.daemonset_of(daemonset()), (Node("a", created=START),), (pod("a"),)
     )
     expected = JoinTime(30.0, 1) if required else None
-    assert preview.of_change(seen, new).joined == expected
+    assert rollout_forecast.impact_of_change(seen, new).joined == expected

@@ -10,7 +10,7 @@ import pytest
 from gitops_ds.core import names
 from gitops_ds.core.live import Node
 from gitops_ds.daemonset import rollout_forecast
-from gitops_ds.daemonset.rollout_forecast import Rehearsal, RolloutPace
+from gitops_ds.daemonset.rollout_forecast import RolloutForecast, RolloutPace
 from gitops_ds.kube.apimachinery import daemonsets, nodes
 from tests.daemonset import world
 from tests.daemonset.world import daemonset, rolling
@@ -30,11 +30,11 @@ def fleet(number: int, broken: int = 0, pool: int = 0) -> list[Node]:
     ]
 
 
-def play(nodes: list[Node], strategy: dict[str, Any], **spec: Any) -> Rehearsal:
+def play(nodes: list[Node], strategy: dict[str, Any], **spec: Any) -> RolloutForecast:
     old, new = (
         daemonset(image, updateStrategy=strategy, **spec) for image in ("agent:1", "agent:2")
     )
-    return rollout_forecast.rehearse(old, new, nodes, PACE)
+    return rollout_forecast.of(old, new, nodes, PACE)
 
 
 def for_the_pool(image: str) -> dict[str, Any]:
@@ -43,88 +43,90 @@ def for_the_pool(image: str) -> dict[str, Any]:
     return body
 
 
-def first(nodes: list[Node], body: dict[str, Any] | None = None) -> Rehearsal:
-    return rollout_forecast.rehearse(None, body or daemonset(), nodes, PACE)
+def first(nodes: list[Node], body: dict[str, Any] | None = None) -> RolloutForecast:
+    return rollout_forecast.of(None, body or daemonset(), nodes, PACE)
 
 
-def with_another_collision_count() -> Rehearsal:
+def with_another_collision_count() -> RolloutForecast:
     old = {**daemonset(), "status": {"collisionCount": 1}}
-    return rollout_forecast.rehearse(old, daemonset(), fleet(3), PACE)
+    return rollout_forecast.of(old, daemonset(), fleet(3), PACE)
 
 
-def to_the_pool(old: dict[str, Any], new: dict[str, Any]) -> Rehearsal:
-    return rollout_forecast.rehearse(old, new, fleet(4, pool=2), PACE)
+def to_the_pool(old: dict[str, Any], new: dict[str, Any]) -> RolloutForecast:
+    return rollout_forecast.of(old, new, fleet(4, pool=2), PACE)
 
 
 ALL_OF_SIX = tuple(f"node-{index:03d}" for index in range(6))
-ROLLOUTS: dict[str, tuple[Callable[[], Rehearsal], Rehearsal]] = {
+ROLLOUTS: dict[str, tuple[Callable[[], RolloutForecast], RolloutForecast]] = {
     "one by one: each stops and starts": (
         lambda: play(fleet(4), rolling(1)),
-        Rehearsal(48, 4, 1),
+        RolloutForecast(48, 4, 1),
     ),
     "a small fleet is simulated to the end": (
         lambda: play(fleet(20), rolling(1)),
-        Rehearsal(240, 20, 1),
+        RolloutForecast(240, 20, 1),
     ),
-    "two at a time": (lambda: play(fleet(4), rolling(2)), Rehearsal(24, 2, 2)),
-    "per cent of the nodes": (lambda: play(fleet(10), rolling("30%")), Rehearsal(48, 4, 3)),
+    "two at a time": (lambda: play(fleet(4), rolling(2)), RolloutForecast(24, 2, 2)),
+    "per cent of the nodes": (lambda: play(fleet(10), rolling("30%")), RolloutForecast(48, 4, 3)),
     "with surge the new one starts first": (
         lambda: play(fleet(4), rolling(0, 2)),
-        Rehearsal(22, 2, 0),
+        RolloutForecast(22, 2, 0),
     ),
     "with minReadySeconds": (
         lambda: play(fleet(2), rolling(1), minReadySeconds=60),
-        Rehearsal(144, 2, 1),
+        RolloutForecast(144, 2, 1),
     ),
     "on delete nothing moves": (
         lambda: play(fleet(4), {"type": "OnDelete"}),
-        Rehearsal(0, 0, 0),
+        RolloutForecast(0, 0, 0),
     ),
-    "no node, no rollout": (lambda: play([], rolling(1)), Rehearsal(0, 0, 0)),
-    "a first one, 250 at a time": (lambda: first(fleet(300)), Rehearsal(10, 2, 0)),
+    "no node, no rollout": (lambda: play([], rolling(1)), RolloutForecast(0, 0, 0)),
+    "a first one, 250 at a time": (lambda: first(fleet(300)), RolloutForecast(10, 2, 0)),
     "a first one waits for nodes that are not ready": (
         lambda: first(fleet(3, broken=1)),
-        Rehearsal(10, 1, 0, ("node-000",)),
+        RolloutForecast(10, 1, 0, ("node-000",)),
     ),
     "a first one on some of the nodes": (
         lambda: first(fleet(3, pool=1), for_the_pool("agent:1")),
-        Rehearsal(10, 1, 0),
+        RolloutForecast(10, 1, 0),
     ),
     "the same template again": (
-        lambda: rollout_forecast.rehearse(daemonset(), daemonset(), fleet(3), PACE),
-        Rehearsal(0, 0, 0),
+        lambda: rollout_forecast.of(daemonset(), daemonset(), fleet(3), PACE),
+        RolloutForecast(0, 0, 0),
     ),
     "the same template under another name of its revision": (
         with_another_collision_count,
-        Rehearsal(0, 0, 0),
+        RolloutForecast(0, 0, 0),
     ),
     "without a history": (
         lambda: play(fleet(4), rolling(1), revisionHistoryLimit=0),
-        Rehearsal(48, 4, 1),
+        RolloutForecast(48, 4, 1),
     ),
     "a node that is not ready uses up the budget and blocks the rollout": (
         lambda: play(fleet(6, broken=1), rolling(1)),
-        Rehearsal(12, 1, 0, ALL_OF_SIX),
+        RolloutForecast(12, 1, 0, ALL_OF_SIX),
     ),
     "and with a greater budget it alone remains": (
         lambda: play(fleet(6, broken=1), rolling(2)),
-        Rehearsal(60, 5, 1, ("node-000",)),
+        RolloutForecast(60, 5, 1, ("node-000",)),
     ),
     "nodes that are no longer eligible lose their pods at once": (
         lambda: to_the_pool(daemonset(), for_the_pool("agent:1")),
-        Rehearsal(26, 3, 1),
+        RolloutForecast(26, 3, 1),
     ),
     "nodes that become eligible get a pod at once": (
         lambda: to_the_pool(
             for_the_pool("agent:1"), daemonset("agent:1", updateStrategy=rolling(1))
         ),
-        Rehearsal(34, 2, 2),
+        RolloutForecast(34, 2, 2),
     ),
 }
 
 
 @pytest.mark.parametrize(("simulated", "expected"), ROLLOUTS.values(), ids=ROLLOUTS)
-def test_a_rollout_takes_this_long(simulated: Callable[[], Rehearsal], expected: Rehearsal) -> None:
+def test_a_rollout_takes_this_long(
+    simulated: Callable[[], RolloutForecast], expected: RolloutForecast
+) -> None:
     found = simulated()
     assert found == expected
     assert not found.estimated
@@ -133,9 +135,9 @@ def test_a_rollout_takes_this_long(simulated: Callable[[], Rehearsal], expected:
 def test_a_suspended_one_moves_nothing() -> None:
     new = daemonset("agent:2", updateStrategy=rolling(1))
     new["metadata"]["annotations"] = {names.SUSPEND: "true"}
-    assert rollout_forecast.rehearse(
+    assert rollout_forecast.of(
         daemonset(updateStrategy=rolling(1)), new, fleet(3), PACE
-    ) == Rehearsal(0, 0, 0)
+    ) == RolloutForecast(0, 0, 0)
 
 
 @pytest.mark.parametrize(("number", "share"), [(1200, 1), (3000, "1%"), (2000, 7)])
@@ -177,7 +179,7 @@ def stage_of(body: dict[str, Any]) -> rollout_forecast._Stage:
 
 def test_before_a_node_is_updated_nothing_is_extrapolated() -> None:
     stage = stage_of(daemonset("agent:2"))
-    assert stage.estimated() == Rehearsal(0.0, 0, 0, ("node-000", "node-001", "node-002"))
+    assert stage.estimated() == RolloutForecast(0.0, 0, 0, ("node-000", "node-001", "node-002"))
 
 
 def test_the_limit_of_a_simulation_counts_each_turn_once() -> None:

@@ -52,7 +52,7 @@ PACKAGES = {
 FURTHER = {
     "gitops_ds/daemonset/competing_controller.py": "tests/controller/test_competing_controller.py",
     "gitops_ds/daemonset/node_room.py": "tests/controller/test_direct_scheduling.py",
-    "gitops_ds/daemonset/preview.py": "tests/controller/test_preview.py",
+    "gitops_ds/daemonset/rollout_forecast.py": "tests/controller/test_preview.py",
     "gitops_ds/daemonset/shadow.py": "tests/observe/test_shadow.py",
     "gitops_ds/daemonset/shadow_views.py": "tests/observe/test_shadow.py",
     "gitops_ds/rollouts/staging/staging.py": "tests/deploy/test_rollouts.py",

@@ -28,7 +28,7 @@ PACES = (PACE, PACE, RolloutPace(start=1.0, stop=0.0), RolloutPace(start=90.0, s
 def preview(
     policy: dict[str, Any], bodies: list[dict[str, Any]], most_looks: int = 400_000
 ) -> StagedPreview:
-    return staged_forecast.simulate(
+    return staged_forecast.of(
         daemonset(),
         template_of(daemonset(SECOND)),
         rollout_policy.decode(policy),

@@ -20,7 +20,7 @@ from gitops_ds.core.rollouts.staged_rollout import (
 )
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset.rollout_forecast import RolloutPace
-from gitops_ds.rollouts.decisions import time_left
+from gitops_ds.rollouts.decisions import staged_forecast
 from tests.rollouts.rollout_world import SECOND
 from tests.rollouts.test_staged_forecast import PACE, preview
 from tests.status.staged_world import FAST, Watched, watched
@@ -44,10 +44,10 @@ def begun(policy: dict[str, Any], nodes: int = 40, rounds: int = 1) -> Watched:
     return there
 
 
-def left(there: Watched) -> time_left.TimeLeft | None:
+def left(there: Watched) -> staged_forecast.TimeLeft | None:
     rollout = there.agent().rollout
     assert rollout is not None
-    return time_left.time_left(rollout.inputs.policy, rollout.stages, there.world.now, PACE)
+    return staged_forecast.time_left(rollout.inputs.policy, rollout.stages, there.world.now, PACE)
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
@@ -140,7 +140,9 @@ def test_the_seconds_left(
     nodes: str, stage: dict[str, Any], more: dict[str, Any], seconds: float | None
 ) -> None:
     policy = rollout_policy.decode({"stages": [{**SLOW, **stage}]})
-    found = time_left.time_left(policy, decision(nodes, **more), 1000.0, RolloutPace(30.0, 5.0))
+    found = staged_forecast.time_left(
+        policy, decision(nodes, **more), 1000.0, RolloutPace(30.0, 5.0)
+    )
     assert (found.seconds if found else None) == seconds
 
 
@@ -168,7 +170,7 @@ def test_the_time_is_at_least_that_where_a_stage_waits_for_more(
     policy = rollout_policy.decode({"stages": [{**SLOW, **stage}]})
     made = decision("W")
     made = replace(made, stages=(replace(made.stages[0], state=state),))
-    found = time_left.time_left(policy, made, 1000.0)
+    found = staged_forecast.time_left(policy, made, 1000.0)
     assert (found.at_least if found else None) is at_least
 
 
@@ -187,12 +189,12 @@ def test_the_time_is_at_least_that_where_a_stage_waits_for_more(
 def test_the_size_of_a_batch(nodes: str, pace: dict[str, Any], cap: int, size: int) -> None:
     policy = rollout_policy.decode({"stages": [{**SLOW, "pace": pace}]})
     made = decision(nodes, cap=cap)
-    assert time_left.batch(policy, made) == size
+    assert staged_forecast.batch(policy, made) == size
     passed = replace(made, stages=(replace(made.stages[0], state=StageState.PASSED),))
-    assert time_left.batch(policy, passed) == 0
+    assert staged_forecast.batch(policy, passed) == 0
 
 
 def test_the_batch_is_that_of_the_open_stage_within_the_cap() -> None:
     rollout = begun(FAST, 10).agent().rollout
     assert rollout is not None
-    assert time_left.batch(rollout.inputs.policy, rollout.stages) == 1
+    assert staged_forecast.batch(rollout.inputs.policy, rollout.stages) == 1

@@ -117,7 +117,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         "gitops_ds.daemonset.node_pods": (" and (pod.hash not in self.outdated)", ""),
     },
     "the pods of a node that is gone hold back every update": {
-        "gitops_ds.daemonset.preview": ("if node in existing}", "}"),
+        "gitops_ds.daemonset.rollout_forecast": ("if node in existing}", "}"),
     },
     "stores whose watches fail are waited for one after the other": {
         "gitops_ds.deploy.watch_cache": (

@@ -212,9 +212,9 @@ def with_stages(plan: Plan, bundle: Bundle, live: Live) -> Plan:
     """The plan with the previews of its staged rollouts on the nodes of the cluster."""
     if not bundle.rollouts:
         return plan
-    from gitops_ds.deploy.pipeline.staged_outlook import StagedPreviews
+    from gitops_ds.deploy.pipeline.change_forecast import StagedForecasts
 
-    changes = StagedPreviews().over(plan.changes, live.objects, bundle, live.nodes or ())
+    changes = StagedForecasts().over(plan.changes, live.objects, bundle, live.nodes or ())
     return replace(plan, changes=tuple(changes))
 
 
@@ -351,9 +351,9 @@ def estimates(plan: Plan, bundle: Bundle, live: Live) -> dict[Key, float]:
                 durations[change.key] = change.stages.seconds
         elif change.rollout is not None and change.rollout.rolls:
             desired = defaults.defaulted(change.manifest.body)
-            rehearsal = rollout_forecast.rehearse(live.objects.get(change.key), desired, nodes)
-            if not rehearsal.waiting:
-                durations[change.key] = rehearsal.seconds
+            forecast = rollout_forecast.of(live.objects.get(change.key), desired, nodes)
+            if not forecast.waiting:
+                durations[change.key] = forecast.seconds
     return durations
 
 

@@ -258,14 +258,14 @@ async def with_pod_previews(cluster: ClusterReader, live: Live, keys: Iterable[K
     """
     if live.nodes is None:
         return live
-    from gitops_ds.daemonset import preview  # few plans affect pods
+    from gitops_ds.daemonset import rollout_forecast  # few plans affect pods
 
     changing = [key for key in keys if key in live.objects]
     observations = await asyncio.gather(*(_observation(cluster, live, key) for key in changing))
     return replace(
         live,
         foresee={
-            key: partial(preview.of_change, seen)
+            key: partial(rollout_forecast.impact_of_change, seen)
             for key, seen in zip(changing, observations, strict=True)
             if seen
         },

@@ -1,10 +1,10 @@
-"""The outlook of a change: its additional requests, whether pods fit, the simulated rollout, and
-whether it can be rolled back.
+"""The forecast of a change: its additional requests, whether pods fit, its rollout, in stages or
+not, and whether it can be rolled back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,15 +15,21 @@ from gitops_ds.checks.cluster import node_sharing, references
 from gitops_ds.checks.engine.contexts import ChangeSides
 from gitops_ds.checks.engine.rule import pod, section, template
 from gitops_ds.core import duration
-from gitops_ds.core.change import Change, Operation
+from gitops_ds.core.change import Change, Operation, StagedPreview
 from gitops_ds.core.live import Census, Node
 from gitops_ds.core.objects import Body, Key
 from gitops_ds.core.plain_text import counted
 from gitops_ds.core.request_cost import Cost
+from gitops_ds.core.rollouts import rollout_policy
+from gitops_ds.core.sources.bundle import Bundle
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset import rollout_forecast
-from gitops_ds.daemonset.rollout_forecast import Rehearsal
+from gitops_ds.daemonset.rollout_forecast import RolloutForecast
 from gitops_ds.kube.apimachinery import defaults, node_eligibility, node_pools, request_costs
 from gitops_ds.kube.apimachinery.node_eligibility import Placement
+from gitops_ds.rollouts.decisions import staged_forecast
+from gitops_ds.rollouts.decisions.staged_forecast import RolloutNodes
+from gitops_ds.rollouts.state import daemonset_statements, target_revisions
 
 
 class WayBack(msgspec.Struct, frozen=True):
@@ -36,31 +42,31 @@ class WayBack(msgspec.Struct, frozen=True):
     obstacles: tuple[str, ...] = ()
 
 
-class Outlook(msgspec.Struct, frozen=True):
-    """The outlook of one change. `configuration` are sentences about the effect of changed
+class ChangeForecast(msgspec.Struct, frozen=True):
+    """The forecast of one change. `configuration` are sentences about the effect of changed
     ConfigMaps and Secrets on pods.
     """
 
     costs: tuple[Cost, ...] = ()
     misfits: tuple[node_sharing.Misfit, ...] = ()
     configuration: tuple[str, ...] = ()
-    rehearsal: Rehearsal | None = None
+    rollout: RolloutForecast | None = None
     broken: tuple[str, ...] = ()
     back: WayBack | None = None
 
 
-NOTHING = Outlook()
+NOTHING = ChangeForecast()
 
 
 @dataclass
-class Rehearsals:
+class RolloutForecasts:
     """Simulated rollouts: equal rollouts on equal nodes are simulated once."""
 
-    played: dict[tuple[object, ...], tuple[Rehearsal, tuple[int, ...]]] = field(
+    played: dict[tuple[object, ...], tuple[RolloutForecast, tuple[int, ...]]] = field(
         default_factory=dict
     )
 
-    def of(self, old: Body, new: Body, nodes: Sequence[Node]) -> Rehearsal:
+    def of(self, old: Body, new: Body, nodes: Sequence[Node]) -> RolloutForecast:
         """The simulated rollout from one DaemonSet to the other on these nodes, in the order of
         their names.
         """
@@ -74,15 +80,15 @@ class Rehearsals:
             repr(metadata.get("annotations")),
         )
         if same not in self.played:
-            rehearsal = rollout_forecast.rehearse(
+            rollout = rollout_forecast.of(
                 defaults.defaulted(old), defaults.defaulted(new), concerned
             )
             places = {node.name: place for place, node in enumerate(concerned)}
-            self.played[same] = rehearsal, tuple(places[name] for name in rehearsal.waiting)
-        rehearsal, waiting = self.played[same]
+            self.played[same] = rollout, tuple(places[name] for name in rollout.waiting)
+        rollout, waiting = self.played[same]
         names = tuple(concerned[place].name for place in waiting)
-        return Rehearsal(
-            rehearsal.seconds, rehearsal.steps, rehearsal.at_once, names, rehearsal.estimated
+        return RolloutForecast(
+            rollout.seconds, rollout.steps, rollout.at_once, names, rollout.estimated
         )
 
 
@@ -110,54 +116,54 @@ def _shape(old: Body, new: Body, nodes: Sequence[Node]) -> tuple[list[Node], byt
     return concerned, bytes(shape)
 
 
-def outlooks(
-    sides: ChangeSides, changes: Sequence[Change], played: Rehearsals, *, history: bool
-) -> Mapping[Key, Outlook]:
-    """The outlook of each change that has one. `history`: revisions are those of the cluster."""
+def forecasts(
+    sides: ChangeSides, changes: Sequence[Change], played: RolloutForecasts, *, history: bool
+) -> Mapping[Key, ChangeForecast]:
+    """The forecast of each change that has one. `history`: revisions are those of the cluster."""
     census = sides.census
     misfits: dict[Key, list[node_sharing.Misfit]] = {}
     if census is not None and census.room and any(change.key.is_daemonset for change in changes):
         for misfit in node_sharing.misfits(sides.after):
             misfits.setdefault(misfit.key, []).append(misfit)
     readers = _readers(sides)
-    outlooks = {}
+    forecasts = {}
     for change in changes:
         if change.key.is_daemonset:
-            outlook = _of_daemonset(
+            forecast = _of_daemonset(
                 change, sides, tuple(misfits.get(change.key, ())), played, history=history
             )
         else:
-            outlook = Outlook(configuration=tuple(_read_by(change, readers)))
-        if outlook != NOTHING:
-            outlooks[change.key] = outlook
-    return outlooks
+            forecast = ChangeForecast(configuration=tuple(_read_by(change, readers)))
+        if forecast != NOTHING:
+            forecasts[change.key] = forecast
+    return forecasts
 
 
 def _of_daemonset(
     change: Change,
     sides: ChangeSides,
     misfits: tuple[node_sharing.Misfit, ...],
-    played: Rehearsals,
+    played: RolloutForecasts,
     *,
     history: bool,
-) -> Outlook:
+) -> ChangeForecast:
     base, head = sides.base.get(change.key), sides.head.get(change.key)
     costs = tuple(_costs(change.key, sides)) if sides.census is not None else ()
     if base is None or head is None:
-        return Outlook(costs, misfits)
+        return ChangeForecast(costs, misfits)
     rolls = change.rollout is not None and change.rollout.rolls
-    rehearsal = None
+    rollout = None
     broken: tuple[str, ...] = ()
     staged = change.stages is not None
     if rolls and not staged and sides.census is not None and change.key in sides.after.eligible:
-        rehearsal = played.of(base.body, head.body, sides.census.nodes)
+        rollout = played.of(base.body, head.body, sides.census.nodes)
         eligible = sides.after.eligible[change.key]
         broken = tuple(
             node.name for node in sides.census.nodes if not node.ready and node.name in eligible
         )
     configuration = tuple(_rolled_by(base.body, head.body)) if rolls else ()
-    return Outlook(
-        costs, misfits, configuration, rehearsal, broken, _back(change, sides, history=history)
+    return ChangeForecast(
+        costs, misfits, configuration, rollout, broken, _back(change, sides, history=history)
     )
 
 
@@ -235,21 +241,23 @@ def _back(change: Change, sides: ChangeSides, *, history: bool) -> WayBack | Non
     )
 
 
-def lines(outlook: Outlook, change: Change, census: Census | None) -> Iterator[str]:
-    """The outlook as sentences."""
-    yield from outlook.configuration
-    if outlook.costs:
-        yield request_costs.line(outlook.costs)
+def lines(forecast: ChangeForecast, change: Change, census: Census | None) -> Iterator[str]:
+    """The forecast as sentences."""
+    yield from forecast.configuration
+    if forecast.costs:
+        yield request_costs.line(forecast.costs)
     if census is not None:
-        for misfit in outlook.misfits:
+        for misfit in forecast.misfits:
             yield misfit.sentence(census)
-        if outlook.rehearsal:
-            yield _rehearsed(outlook.rehearsal, outlook.broken, change, census)
-    if outlook.back:
-        yield _back_line(outlook.back)
+        if forecast.rollout:
+            yield _rollout_line(forecast.rollout, forecast.broken, change, census)
+    if forecast.back:
+        yield _back_line(forecast.back)
 
 
-def _rehearsed(played: Rehearsal, broken: Sequence[str], change: Change, census: Census) -> str:
+def _rollout_line(
+    played: RolloutForecast, broken: Sequence[str], change: Change, census: Census
+) -> str:
     pace = rollout_forecast.USUAL
     assumed = f"if a pod takes {pace.start:.0f} s to start and {pace.stop:.0f} s to stop"
     if played.waiting:
@@ -282,33 +290,33 @@ def _back_line(back: WayBack) -> str:
     return f"way back: a revert restores revision {back.revision}, as revision {back.becomes}"
 
 
-def as_json(outlook: Outlook, change: Change, census: Census | None) -> dict[str, Any]:
-    """The outlook as a part of a change in the report of a check."""
+def as_json(forecast: ChangeForecast, change: Change, census: Census | None) -> dict[str, Any]:
+    """The forecast as a part of a change in the report of a check."""
     document: dict[str, Any] = {}
     if census is not None and change.key.is_daemonset:
         document["nodes"] = {
             word: _nodes(getattr(change.nodes, word), census)
             for word in ("gained", "lost", "restarted")
         }
-    if outlook.costs:
-        document["cost"] = request_costs.as_json(outlook.costs)
-    if outlook.misfits and census is not None:
+    if forecast.costs:
+        document["cost"] = request_costs.as_json(forecast.costs)
+    if forecast.misfits and census is not None:
         document["misfits"] = [
             {"why": one.why, "surge": one.surging, **_nodes(one.nodes, census)}
-            for one in outlook.misfits
+            for one in forecast.misfits
         ]
-    if outlook.configuration:
-        document["configuration"] = list(outlook.configuration)
-    if (played := outlook.rehearsal) is not None:
+    if forecast.configuration:
+        document["configuration"] = list(forecast.configuration)
+    if (played := forecast.rollout) is not None:
         document["rehearsal"] = {
             "seconds": round(played.seconds),
             "steps": played.steps,
             "atOnce": played.at_once,
             "waiting": list(played.waiting),
-            "notReady": list(outlook.broken),
+            "notReady": list(forecast.broken),
             "estimated": played.estimated,
         }
-    if (back := outlook.back) is not None:
+    if (back := forecast.back) is not None:
         possible = not back.obstacles
         document["back"] = {
             "possible": possible,
@@ -323,3 +331,75 @@ def _nodes(names: Sequence[str], census: Census) -> dict[str, Any]:
     """The nodes for JSON; declared nodes have no names outside of this check."""
     entry: dict[str, Any] = {"count": len(names), "pools": node_pools.by_pool(names, census)}
     return entry if census.declared else {**entry, "names": list(names)}
+
+
+@dataclass
+class StagedForecasts:
+    """Forecasts of staged rollouts. Equal policies over equal nodes are simulated once."""
+
+    # The nodes are referenced, so that their id is not reused.
+    _known: dict[tuple[object, ...], tuple[Sequence[Node], StagedPreview]] = field(
+        default_factory=dict
+    )
+
+    def over(
+        self,
+        changes: Iterable[Change],
+        before: Mapping[Key, Body],
+        bundle: Bundle,
+        nodes: Sequence[Node],
+    ) -> list[Change]:
+        """The changes, with the forecast of each that begins a staged rollout.
+
+        `before` are the objects before the change; a DaemonSet outside of it is created without
+        stages. Without `nodes` the forecasts have only the stages.
+        """
+        return [
+            replace(change, stages=self._of(change, before[change.key], bundle, nodes))
+            if change.key in before and is_staged(change, bundle)
+            else change
+            for change in changes
+        ]
+
+    def _of(
+        self, change: Change, old: Body, bundle: Bundle, nodes: Sequence[Node]
+    ) -> StagedPreview:
+        document = bundle.rollouts[bundle.manifests[change.key].agent]
+        pools = bundle.cluster.pools
+        spec = template(old).get("spec") or {}
+        key = (
+            target_revisions.policy_text(document, pools),
+            repr([spec.get(part) for part in ("nodeSelector", "affinity", "tolerations")]),
+            # Fields of the spec that affect tolerations.
+            repr(spec.get("hostNetwork")),
+            (old.get("spec") or {}).get("minReadySeconds"),
+            id(nodes),
+        )
+        if key not in self._known:
+            preview = staged_forecast.of(
+                defaults.defaulted(old),
+                template(defaults.defaulted(bundle.manifests[change.key].body)),
+                rollout_policy.decode(document),
+                RolloutNodes(nodes, pools),
+            )
+            self._known[key] = nodes, preview
+        return self._known[key][1]
+
+
+def is_staged(change: Change, bundle: Bundle) -> bool:
+    """Whether a change starts a staged rollout: it sets a target revision, or is not divided into
+    stages yet.
+    """
+    manifest = bundle.manifests.get(change.key)
+    if (
+        change.operation is not Operation.UPDATE
+        or change.manifest is None
+        or manifest is None
+        or not change.key.is_daemonset
+        or manifest.agent not in bundle.rollouts
+    ):
+        return False
+    annotations = (change.manifest.body.get("metadata") or {}).get("annotations") or {}
+    if daemonset_statements.has_policy(annotations):
+        return daemonset_statements.has_target(annotations)
+    return change.rollout is not None and change.rollout.rolls

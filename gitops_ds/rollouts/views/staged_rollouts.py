@@ -35,7 +35,7 @@ from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.kube.apimachinery import revisions, timestamps
 from gitops_ds.rollouts.controller.rollouts import Rollouts, RolloutSources
-from gitops_ds.rollouts.decisions import rollout_holds, stage_inputs, stages, time_left
+from gitops_ds.rollouts.decisions import rollout_holds, stage_inputs, staged_forecast, stages
 from gitops_ds.rollouts.decisions.stage_inputs import OtherPods
 from gitops_ds.rollouts.state import daemonset_statements, target_revisions
 
@@ -203,7 +203,7 @@ def nodes_done(rollout: StagedRollout, now: float) -> RolloutProgress:
     at `now`, in seconds since 1970.
     """
     numbers = counts(rollout)
-    left = time_left.time_left(rollout.inputs.policy, rollout.stages, now)
+    left = staged_forecast.time_left(rollout.inputs.policy, rollout.stages, now)
     seconds = left.seconds if left is not None and not left.at_least else 0.0
     return RolloutProgress(numbers.proved, numbers.total - numbers.parked, seconds)
 

@@ -28,8 +28,8 @@ from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline import change_forecast, prepare
+from gitops_ds.deploy.pipeline.change_forecast import StagedForecasts
 from gitops_ds.deploy.pipeline.prepare import Prepared
-from gitops_ds.deploy.pipeline.staged_outlook import StagedPreviews
 from gitops_ds.deploy.plan import base_diff as differences
 from gitops_ds.deploy.plan import printers
 from gitops_ds.kube.apimachinery import request_costs
@@ -48,7 +48,7 @@ def against(
 ) -> CheckResult:
     """The check of the head with the changes from the base."""
     there = rendering.clusters(base)
-    played, staged = change_forecast.Rehearsals(), StagedPreviews()
+    played, staged = change_forecast.RolloutForecasts(), StagedForecasts()
     steps, compared, changed, drifted = [], [], [], []
     for name, after in heads.items():
         live = sides.known(name)
@@ -70,7 +70,7 @@ def against(
         previews = staged.over(writes, bodies, after.bundle, nodes)
         words = staging.words(after.bundle, live, PlanContext(Stamp("", "")))
         changes = targets.with_words(previews, words)
-        looks = change_forecast.outlooks(rule_sides, changes, played, history=bool(live.revisions))
+        looks = change_forecast.forecasts(rule_sides, changes, played, history=bool(live.revisions))
         changed.append(ClusterChange((name,), changes, looks, after.census))
     more = [
         *more,
@@ -89,8 +89,8 @@ def against(
 
 
 def lines(change: Change, group: ClusterChange) -> list[str]:
-    """One change and its outlook as text."""
-    look = group.outlooks.get(change.key, change_forecast.NOTHING)
+    """One change and its forecast as text."""
+    look = group.forecasts.get(change.key, change_forecast.NOTHING)
     return [
         *printers.change_lines([change], group.census),
         *(f"      {line}" for line in change_forecast.lines(look, change, group.census)),
@@ -99,7 +99,7 @@ def lines(change: Change, group: ClusterChange) -> list[str]:
 
 def time_of(group: ClusterChange) -> str:
     """The duration of its slowest rollout; empty without a simulation."""
-    played = [look.rehearsal for look in group.outlooks.values() if look.rehearsal]
+    played = [look.rollout for look in group.forecasts.values() if look.rollout]
     if any(one.waiting for one in played):
         return "does not end"
     staged = [change.stages.seconds for change in group.changes if change.stages]
@@ -109,7 +109,7 @@ def time_of(group: ClusterChange) -> str:
 
 def cost_of(group: ClusterChange) -> str:
     """The additional requests on every cluster of the group; empty if unknown."""
-    return request_costs.summed([cost for look in group.outlooks.values() for cost in look.costs])
+    return request_costs.summed([cost for look in group.forecasts.values() for cost in look.costs])
 
 
 def as_json(checked: CheckResult) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def as_json(checked: CheckResult) -> dict[str, Any]:
 
 
 def _as_json(change: Change, group: ClusterChange) -> dict[str, Any]:
-    look = group.outlooks.get(change.key, change_forecast.NOTHING)
+    look = group.forecasts.get(change.key, change_forecast.NOTHING)
     return {
         **printers.change_json(change, group.census),
         **change_forecast.as_json(look, change, group.census),

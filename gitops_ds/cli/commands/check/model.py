@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gitops_ds.core.change import Change, FieldChange
     from gitops_ds.core.live import Census
     from gitops_ds.core.objects import Key
-    from gitops_ds.deploy.pipeline.change_forecast import Outlook
+    from gitops_ds.deploy.pipeline.change_forecast import ChangeForecast
     from gitops_ds.kube.client.connect import Connection
 
 
@@ -46,7 +46,7 @@ class ClusterChange(msgspec.Struct, frozen=True):
 
     clusters: tuple[str, ...]
     changes: tuple[Change, ...]
-    outlooks: Mapping[Key, Outlook] = msgspec.field(default_factory=dict)
+    forecasts: Mapping[Key, ChangeForecast] = msgspec.field(default_factory=dict)
     census: Census | None = None
 
 

@@ -41,7 +41,7 @@ from gitops_ds.core.objects import CommitId, short
 from gitops_ds.core.startup_taints import OWN
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline import open_repository
-from gitops_ds.deploy.pipeline.staged_outlook import StagedPreviews
+from gitops_ds.deploy.pipeline.change_forecast import StagedForecasts
 from gitops_ds.deploy.plan import printers
 from gitops_ds.notify import log_lines
 from gitops_ds.source.git import local_worktree
@@ -290,7 +290,7 @@ async def _staged(stage: DemoStage, plan: Plan, before: Sequence[Agent]) -> tupl
     bundle = (await prepared(stage.repository, plan.commit)).bundle
     bodies = {agent.key: agent.seen.daemonset.raw for agent in before}
     nodes = before[0].seen.nodes
-    return tuple(StagedPreviews().over(plan.changes, bodies, bundle, nodes))
+    return tuple(StagedForecasts().over(plan.changes, bodies, bundle, nodes))
 
 
 async def _broken_commit(stage: DemoStage) -> None:
