@@ -16,10 +16,12 @@ from gitops_ds.core.objects import CommitId, Key
 from gitops_ds.core.sources.bundle import Pool, Requirement
 from gitops_ds.core.sources.source_status import Condition, SourceStatus
 from gitops_ds.core.values import replace
+from gitops_ds.rollouts.views import rollout_timing
+from gitops_ds.rollouts.views.rollout_timing import RolloutTiming
 from gitops_ds.service.page_view import EventFeed
 from gitops_ds.service.web.page import rendering
 from gitops_ds.service.web.page.pages import Book
-from gitops_ds.status import rollout_timing
+from gitops_ds.status.agents import Agent
 from tests.page import fleets
 from tests.rollouts.rollout_world import SECOND
 from tests.status.staged_world import FAST, watched
@@ -143,11 +145,15 @@ def test_pools_of_the_repository_group_the_map_as_soon_as_they_are_known() -> No
     assert "<h3>fast" in html()
 
 
+def timing(agent: Agent) -> RolloutTiming | None:
+    return rollout_timing.timing(agent.seen, agent.health, agent.rollout)
+
+
 def test_a_rollout_in_stages_has_a_beginning_a_batch_and_an_end() -> None:
     there = watched()
     there.commit(SECOND)
     there.rounds(6)
-    found = rollout_timing.timing(there.agent())
+    found = timing(there.agent())
     assert found is not None
     assert found.since == pytest.approx(there.world.now, abs=60)
     assert found.batch == 1
@@ -163,13 +169,13 @@ def test_a_wait_for_an_approval_has_no_estimated_end_and_a_freeze_has_one() -> N
     held = watched({**FAST, "stages": [{"name": "rest", "approval": {"from": ["team-a"]}}]})
     held.commit(SECOND)
     held.rounds(3)
-    found = rollout_timing.timing(held.agent())
+    found = timing(held.agent())
     assert found is not None
     assert found.ends is None
     frozen = watched(policy)
     frozen.commit(SECOND)
     frozen.rounds(3)
-    found = rollout_timing.timing(frozen.agent())
+    found = timing(frozen.agent())
     assert found is not None
     assert found.ends is not None
 
@@ -181,12 +187,12 @@ def test_a_rollout_without_stages_is_timed_by_its_pods() -> None:
     fleet = fleets.Fleet("one", "logging", templates, on=5)
     agent = fleets.agent(fleet, on)
     assert agent.health.state is HealthState.PROGRESSING
-    found = rollout_timing.timing(agent)
+    found = timing(agent)
     assert found is not None
     assert found.since == fleets.NOW - 3600
     assert found.ends == pytest.approx(fleets.NOW + 15 * 3600 / 5)
     at_rest = fleets.agent(fleets.Fleet("one", "logging", templates), on)
-    assert rollout_timing.timing(at_rest) is None
+    assert timing(at_rest) is None
 
 
 def test_a_line_of_events_repeats_neither_object_nor_reason() -> None:

@@ -325,6 +325,9 @@ def test_annotations_of_git_stay_and_halted_templates_are_kept() -> None:
     assert keys.HALTED not in annotated(written(staging.staged(bundle(one), cluster, CONTEXT))[0])
 
 
+BY_NAME: dict[str, str] = {**vars(names), **vars(keys)}
+
+
 def facts(cluster: Live, context: PlanContext = CONTEXT, **metadata: Any) -> dict[str, str]:
     """The annotations of the target revision of template 2."""
     one = manifest("2", **metadata)
@@ -336,7 +339,7 @@ def facts(cluster: Live, context: PlanContext = CONTEXT, **metadata: Any) -> dic
 
 
 def known_by(tag: str, **facts: str) -> Revision:
-    return target(tag, annotations={getattr(names, one): value for one, value in facts.items()})
+    return target(tag, annotations={BY_NAME[one]: value for one, value in facts.items()})
 
 
 BEFORE = replace(CONTEXT, state=DeployerState(last_attempted=CommitId("c1")))
@@ -416,7 +419,7 @@ def test_the_target_revision_names_its_commit_the_one_before_and_the_proved_revi
     cluster: Live, context: PlanContext, git: dict[str, str], expected: dict[str, str]
 ) -> None:
     found = facts(cluster, context, annotations=git)
-    assert found == {getattr(names, name): value for name, value in expected.items()}
+    assert found == {BY_NAME[name]: value for name, value in expected.items()}
 
 
 def test_a_target_revision_names_the_approvers_of_the_repository() -> None:

@@ -14,9 +14,10 @@ from gitops_ds.core.objects import CommitId, Key, template_of
 from gitops_ds.core.sources.source_tree import CommitInfo
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.kube.apimachinery import timestamps
+from gitops_ds.rollouts.views import halt_story
 from gitops_ds.source.git.repository import Repository
 from gitops_ds.source.render import bundle as rendering
-from gitops_ds.status import agent_json, change_causes, halt_story
+from gitops_ds.status import agent_json, change_causes
 from gitops_ds.status import agents as fleet_agents
 from gitops_ds.status.agents import Agent, when
 from gitops_ds.yaml.provenance import lookup
@@ -56,6 +57,7 @@ async def history(agent: Agent, repository: Repository | None) -> list[dict[str,
 
 async def halts(agent: Agent, repository: Repository | None) -> list[dict[str, Any]]:
     """The halted rollouts, oldest first, each with its commit and the one that replaced it."""
+    halted = () if fleet_agents.is_copy(agent) else halt_story.of(agent.seen, agent.state)
     return [
         {
             **await _commit(repository, one.commit),
@@ -68,7 +70,7 @@ async def halts(agent: Agent, repository: Repository | None) -> list[dict[str, A
             ],
             "replacedBy": await _commit(repository, one.replaced_by) if one.replaced_by else None,
         }
-        for one in halt_story.of(agent)
+        for one in halted
     ]
 
 

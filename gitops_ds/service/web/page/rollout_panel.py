@@ -10,8 +10,8 @@ import msgspec
 
 from gitops_ds.core.redaction import texts
 from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep, StageProgress, StageState
+from gitops_ds.rollouts.views.rollout_timing import RolloutTiming
 from gitops_ds.rollouts.views.staged_rollouts import StagedRollout
-from gitops_ds.status.rollout_timing import RolloutTiming
 
 PARKED = 20  # parked nodes that the panel lists
 

@@ -11,10 +11,10 @@ from gitops_ds.core.health import Blame, Health, HealthState
 from gitops_ds.core.objects import Key
 from gitops_ds.core.redaction import texts
 from gitops_ds.core.sources.source_status import EFFECTS, SourceStatus
+from gitops_ds.rollouts.views import rollout_timing
+from gitops_ds.rollouts.views.rollout_timing import RolloutTiming
 from gitops_ds.status import agents as fleet_agents
-from gitops_ds.status import rollout_timing
 from gitops_ds.status.agents import Agent
-from gitops_ds.status.rollout_timing import RolloutTiming
 
 
 class AgentRow(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ def row(agent: Agent) -> AgentRow:
         current.number if current else 0,
         bar,
         agent.rollout.state if agent.rollout is not None else "",
-        rollout_timing.timing(agent),
+        rollout_timing.timing(agent.seen, agent.health, agent.rollout),
         agent.source.id if agent.source is not None else "",
     )
 

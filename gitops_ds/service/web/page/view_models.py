@@ -21,14 +21,15 @@ from gitops_ds.deploy.plan import side_by_side_diff
 from gitops_ds.kube.apimachinery import request_costs, timestamps
 from gitops_ds.ownership import diff
 from gitops_ds.rollouts.state import daemonset_statements
+from gitops_ds.rollouts.views import halt_story
+from gitops_ds.rollouts.views.halt_story import HaltStory
 from gitops_ds.service.web.page import node_map, rendering, rollout_panel
 from gitops_ds.service.web.page.rendering import Pages
 from gitops_ds.service.web.page.rows import row
 from gitops_ds.service.web.page.view import PageEvent, View
 from gitops_ds.status import agents as fleet_agents
-from gitops_ds.status import change_causes, halt_story
+from gitops_ds.status import change_causes
 from gitops_ds.status.agents import Agent
-from gitops_ds.status.halt_story import HaltStory
 from gitops_ds.yaml import writer
 
 EVENTS_OF_ONE = 20
@@ -180,7 +181,7 @@ class HaltEntry(msgspec.Struct, frozen=True):
 
 async def _halts(view: View, agent: Agent) -> list[HaltEntry]:
     """The halted rollouts, newest first."""
-    halts = halt_story.of(agent)
+    halts = () if fleet_agents.is_copy(agent) else halt_story.of(agent.seen, agent.state)
     ids = {id for one in halts for id in (one.commit, one.replaced_by) if id}
     infos = await view.commits(sorted(ids))
     entries = []

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
+from gitops_ds.core.decision import Observation
+from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.redaction import texts
 from gitops_ds.core.rollouts.proven_templates import HaltedTemplate, TemplateHistory
 from gitops_ds.core.rollouts.staged_rollout import FailedNode
 from gitops_ds.rollouts.state import halted_templates, target_revisions
-from gitops_ds.status.agents import Agent, is_copy
 
 
 class HaltStory(msgspec.Struct, frozen=True):
@@ -29,17 +30,15 @@ class HaltStory(msgspec.Struct, frozen=True):
     replaced_by: str = ""
 
 
-def of(agent: Agent) -> tuple[HaltStory, ...]:
-    """The halted rollouts of an agent, oldest first."""
-    if is_copy(agent):
-        return ()
-    daemonset = agent.seen.daemonset
+def of(seen: Observation, state: DeployerState) -> tuple[HaltStory, ...]:
+    """The halted rollouts of a DaemonSet, oldest first; `state` is that of its owner."""
+    daemonset = seen.daemonset
     targets = [
         one
-        for one in agent.seen.revisions
+        for one in seen.revisions
         if (owner := target_revisions.daemonset_of(one)) is not None and owner.uid == daemonset.uid
     ]
-    history = agent.state.templates.get(agent.key, TemplateHistory())
+    history = state.templates.get(daemonset.key, TemplateHistory())
     metadata = daemonset.raw.get("metadata") or {}
     halted = halted_templates.remembered(metadata, targets, history)
     return tuple(_story(one) for one in reversed(halted) if one.message != halted_templates.ON_HOLD)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from gitops_ds.core.daemonset import RollingUpdate
-from gitops_ds.core.health import HealthState
+from gitops_ds.core.decision import Observation
+from gitops_ds.core.health import Health, HealthState
 from gitops_ds.daemonset import decide
 from gitops_ds.rollouts.decisions import staged_forecast
 from gitops_ds.rollouts.views.staged_rollouts import StagedRollout
-from gitops_ds.status.agents import Agent
 
 _RECENT = 20  # the number of latest pods by which the pace of an unstaged rollout is estimated
 
@@ -26,11 +26,13 @@ class RolloutTiming(msgspec.Struct, frozen=True):
     at_least: bool = False
 
 
-def timing(agent: Agent) -> RolloutTiming | None:
-    """The rollout in progress, None without one."""
-    if agent.rollout is not None:
-        return _staged(agent.rollout, agent.seen.now)
-    return _unstaged(agent)
+def timing(
+    seen: Observation, health: Health, rollout: StagedRollout | None
+) -> RolloutTiming | None:
+    """The rollout in progress, None without one; `rollout` is the one in stages."""
+    if rollout is not None:
+        return _staged(rollout, seen.now)
+    return _unstaged(seen, health)
 
 
 def _staged(rollout: StagedRollout, now: float) -> RolloutTiming:
@@ -44,20 +46,18 @@ def _staged(rollout: StagedRollout, now: float) -> RolloutTiming:
     )
 
 
-def _unstaged(agent: Agent) -> RolloutTiming | None:
+def _unstaged(seen: Observation, health: Health) -> RolloutTiming | None:
     """The timing by the creation times of the pods with the present template; the pace is that of
     the last ones.
     """
-    left = sum(1 for one in agent.health.nodes if one.reason == "Outdated")
-    if not left or not isinstance(agent.seen.daemonset.strategy, RollingUpdate):
+    left = sum(1 for one in health.nodes if one.reason == "Outdated")
+    if not left or not isinstance(seen.daemonset.strategy, RollingUpdate):
         return None
-    layout = decide.layout(agent.seen)
-    made = sorted(pod.created for pod in agent.seen.pods if layout.updated(pod))
+    layout = decide.layout(seen)
+    made = sorted(pod.created for pod in seen.pods if layout.updated(pod))
     if not made:
         return None
     recent = made[-_RECENT:]
-    took = agent.seen.now - recent[0]
-    is_moving = agent.health.state is HealthState.PROGRESSING and took > 0
-    return RolloutTiming(
-        made[0], 0, agent.seen.now + left * took / len(recent) if is_moving else None
-    )
+    took = seen.now - recent[0]
+    is_moving = health.state is HealthState.PROGRESSING and took > 0
+    return RolloutTiming(made[0], 0, seen.now + left * took / len(recent) if is_moving else None)
