@@ -42,7 +42,7 @@ def of(agent: Agent) -> tuple[HaltStory, ...]:
     history = agent.state.templates.get(agent.key, TemplateHistory())
     metadata = daemonset.raw.get("metadata") or {}
     halted = halted_templates.remembered(metadata, targets, history)
-    return tuple(_story(one) for one in reversed(halted) if one.message != halted_templates.ON_HOLD)
+    return tuple(_story(one) for one in reversed(halted) if not halted_templates.is_hold(one))
 
 
 def _story(one: HaltedTemplate) -> HaltStory:
