@@ -92,6 +92,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "suspend": (
         ("The repository", "gitops-ds suspend"),
         ("One agent", "gitops-ds suspend ds/node-exporter -n node-agents"),
+        ("With a reason", 'gitops-ds suspend ds/node-exporter --reason "incident 42"'),
     ),
     "resume": (("The repository", "gitops-ds resume"),),
     "approve": (

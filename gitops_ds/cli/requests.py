@@ -117,44 +117,72 @@ async def _message_of(cluster: ClusterReader, where: Where, id: str) -> str:
     return status.message if status is not None else ""
 
 
+def _reason(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    from gitops_ds.core import stated_reasons
+
+    if flaw := stated_reasons.flaw(value):
+        raise click.BadParameter(flaw)
+    return value.strip()
+
+
+reason = options.option(
+    "--reason",
+    default="",
+    callback=_reason,
+    metavar="TEXT",
+    help="Why, in one line of at most 200 characters: status, get, the page and notifications "
+    "show it until the end.",
+)
+
+
 @dataclass(frozen=True, kw_only=True)
-class SuspendArgs(ServiceArgs):
-    """The arguments and options of `gitops-ds suspend`."""
+class ResumeArgs(ServiceArgs):
+    """The arguments and options of `gitops-ds resume`."""
 
     agent: str | None
     namespace: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class SuspendArgs(ResumeArgs):
+    """Those of `gitops-ds suspend`."""
+
+    reason: str
+
+
 @click.command()
 @click.argument("agent", required=False, shell_complete=candidates.daemonsets)
 @options.in_namespace
+@reason
 @service
 @options.typed(SuspendArgs)
 async def suspend(args: SuspendArgs) -> int:
     """Suspend all writes for the repository, or for one agent, until it is resumed; pending changes
     are still reported.
     """
-    return await _suspend(args, suspended=True)
+    return await _suspend(args, suspended=True, reason=args.reason)
 
 
 @click.command()
 @click.argument("agent", required=False, shell_complete=candidates.daemonsets)
 @options.in_namespace
 @service
-@options.typed(SuspendArgs)
-async def resume(args: SuspendArgs) -> int:
+@options.typed(ResumeArgs)
+async def resume(args: ResumeArgs) -> int:
     """Resume writes for the repository, or for one agent."""
     return await _suspend(args, suspended=False)
 
 
-async def _suspend(args: SuspendArgs, *, suspended: bool) -> int:
+async def _suspend(args: ResumeArgs, *, suspended: bool, reason: str = "") -> int:
     if args.agent:
-        return await _suspend_agent(args, args.agent, suspended=suspended)
+        return await _suspend_agent(args, args.agent, suspended=suspended, reason=reason)
 
     async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
         from gitops_ds.cli.commands import service_requests
 
-        done = await service_requests.suspend(cluster, where, target.id, suspended=suspended)
+        done = await service_requests.suspend(
+            cluster, where, target.id, suspended=suspended, reason=reason
+        )
         words = done.words(suspended=suspended)
         return done.body, f"{words}: nothing is written" if suspended else words
 
@@ -162,18 +190,19 @@ async def _suspend(args: SuspendArgs, *, suspended: bool) -> int:
     return 0
 
 
-async def _suspend_agent(args: SuspendArgs, agent: str, *, suspended: bool) -> int:
+async def _suspend_agent(args: ResumeArgs, agent: str, *, suspended: bool, reason: str) -> int:
     from gitops_ds.cli.commands import service_requests
     from gitops_ds.core.objects import key_of
 
     async with args.open_for_writes() as cluster:
         done = await service_requests.suspend_agent(
-            cluster, agent, args.namespace, suspended=suspended
+            cluster, agent, args.namespace, suspended=suspended, reason=reason
         )
     if args.output == "json":
         key = key_of(done.body)
         named = {"namespace": key.namespace, "name": key.name}
-        options.show_json(options.document("Steering", **named, suspended=suspended))
+        stated = {"suspendReason": reason} if reason else {}
+        options.show_json(options.document("Steering", **named, suspended=suspended, **stated))
     else:
         words = done.words(suspended=suspended)
         click.echo(f"{words}: nothing is written to it" if suspended else words)
@@ -181,14 +210,22 @@ async def _suspend_agent(args: SuspendArgs, agent: str, *, suspended: bool) -> i
 
 
 @dataclass(frozen=True, kw_only=True)
-class HoldArgs(ServiceArgs):
-    """The arguments and options of `gitops-ds hold`."""
+class ReleaseArgs(ServiceArgs):
+    """The arguments and options of `gitops-ds release`."""
 
     commit: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class HoldArgs(ReleaseArgs):
+    """Those of `gitops-ds hold`."""
+
+    reason: str
+
+
 @click.command()
 @click.argument("commit")
+@reason
 @service
 @options.typed(HoldArgs)
 async def hold(args: HoldArgs) -> int:
@@ -203,8 +240,10 @@ async def hold(args: HoldArgs) -> int:
     async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
         from gitops_ds.cli.commands import service_requests
 
-        body = await service_requests.hold(cluster, where, target.id, commit)
-        rollouts = await service_requests.hold_rollouts(cluster, target.id, commit, time.time())
+        body = await service_requests.hold(cluster, where, target.id, commit, args.reason)
+        rollouts = await service_requests.hold_rollouts(
+            cluster, target.id, commit, time.time(), args.reason
+        )
         return body, f"{target.id}: commit {short(commit)} is on hold{rollouts.words}"
 
     await ask(args, work)
@@ -214,8 +253,8 @@ async def hold(args: HoldArgs) -> int:
 @click.command()
 @click.argument("commit")
 @service
-@options.typed(HoldArgs)
-async def release(args: HoldArgs) -> int:
+@options.typed(ReleaseArgs)
+async def release(args: ReleaseArgs) -> int:
     """Release a commit that is on hold, whose rollout was halted, or that waits for other clusters.
 
     Exits 1 for any other commit.

@@ -206,3 +206,8 @@ class DaemonSet(msgspec.Struct, frozen=True):
     def suspended(self) -> bool:
         """Whether its rollouts are paused by our annotation."""
         return self.annotations.get(names.SUSPEND) == "true"
+
+    @property
+    def suspend_reason(self) -> str:
+        """Why it is suspended, as its annotation states it."""
+        return self.annotations.get(names.SUSPEND_REASON, "")

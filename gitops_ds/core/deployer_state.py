@@ -90,6 +90,8 @@ class Steering(msgspec.Struct, frozen=True):
     `requested` is the value of a pending request; `held` are commits on hold, by their first seven
     or more digits; `approved` is the hash of a plan. `pushed` is the time at which another replica
     received a push, and its commit. `released` are commits that need not wait for other clusters.
+    `suspend_reason` is why it is suspended, `hold_reasons` are those of commits on hold, as far as
+    people stated them.
     """
 
     requested: str = ""
@@ -98,6 +100,8 @@ class Steering(msgspec.Struct, frozen=True):
     held: tuple[str, ...] = ()
     pushed: str = ""
     released: tuple[str, ...] = ()
+    suspend_reason: str = ""
+    hold_reasons: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def releases(self, commit: CommitId) -> bool:
         """Whether the commit need not wait for other clusters."""
@@ -106,6 +110,11 @@ class Steering(msgspec.Struct, frozen=True):
     def holds(self, commit: CommitId) -> bool:
         """Whether the commit is on hold."""
         return any(commit.startswith(held) for held in self.held)
+
+    def hold_reason(self, commit: CommitId) -> str:
+        """Why the commit is on hold; empty if none is stated."""
+        reasons = self.hold_reasons
+        return next((reasons[one] for one in sorted(reasons) if commit.startswith(one)), "")
 
 
 class Push(msgspec.Struct, frozen=True):

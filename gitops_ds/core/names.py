@@ -21,6 +21,9 @@ DRIFT = f"{DOMAIN}/drift"
 PROBE = f"{DOMAIN}/probe"
 SUSPEND = f"{DOMAIN}/suspend"
 HOLD = f"{DOMAIN}/hold"
+# why it is suspended, in a line; and by commit on hold, as JSON
+SUSPEND_REASON = f"{DOMAIN}/suspend-reason"
+HOLD_REASONS = f"{DOMAIN}/hold-reasons"
 RELEASE = f"{DOMAIN}/release"  # commits that need not wait for other clusters
 APPROVE = f"{DOMAIN}/approve"
 CLASS = f"{DOMAIN}/class"

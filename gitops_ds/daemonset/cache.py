@@ -228,14 +228,12 @@ class Cache:
 
     def with_uids(self, uids: Set[str]) -> set[Key]:
         """The DaemonSets with these UIDs, or with revisions that have them."""
+        revisions_of = self._revisions.candidates
         return {
             key
-            for key, one in self._daemonsets.items()
-            if one.uid in uids
-            or any(
-                revision.uid in uids
-                for revision in self._revisions.candidates(one.uid, key.namespace)
-            )
+            for key, daemonset in self._daemonsets.items()
+            if daemonset.uid in uids
+            or any(one.uid in uids for one in revisions_of(daemonset.uid, key.namespace))
         }
 
     @property
@@ -356,21 +354,16 @@ class Cache:
             self.by_node.touch((node.name,))
         self._sorted_nodes = None
         after = None if gone else node
-        places = [
-            (d.key, self._place(d, before), self._place(d, after))
-            for d in self._daemonsets.values()
-        ]
-        self._moved |= {
-            key for key, was, is_now in places if {was, is_now} & {Placement.RUN, Placement.KEEP}
-        }
+        every = self._daemonsets.values()
+        places = [(it, self._place(it, before), self._place(it, after)) for it in every]
+        kept = {Placement.RUN, Placement.KEEP}
+        self._moved |= {it.key for it, was, is_now in places if {was, is_now} & kept}
+        parks = daemonset_statements.may_have_parked_nodes
         return {
-            key
-            for key, was, is_now in places
-            if was is not is_now or (is_now is Placement.RUN and self._may_have_parked_nodes(key))
+            it.key
+            for it, was, is_now in places
+            if was is not is_now or (is_now is Placement.RUN and parks(it))
         }
-
-    def _may_have_parked_nodes(self, key: Key) -> bool:
-        return daemonset_statements.may_have_parked_nodes(self._daemonsets[key])
 
     def _place(self, daemonset: DaemonSet, node: Node | None) -> Placement | None:
         if node is None:

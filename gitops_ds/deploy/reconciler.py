@@ -304,7 +304,7 @@ class Reconciler:
         self._reports.skip(draft.plan.refusals)
         if steering.suspended:
             self._store(await plan_execution.compare(self.target, draft, self._emit, self._clock))
-            self._message = self._reports.suspend(draft.plan)
+            self._message = self._reports.suspend(draft.plan, steering.suspend_reason)
             self._suspended_changes = len(draft.plan.writes)
             self._schedule.feed(loop_inputs.Settled(tip, generation))
             return

@@ -90,15 +90,13 @@ class DeduplicatingEmitter:
             self._commit, self._refusals = event.commit, refusals
         self._emit(event)
 
-    def suspend(self, plan: Plan) -> str:
+    def suspend(self, plan: Plan, reason: str = "") -> str:
         """Publishes the suspension, once for the same pending changes; the outcome of the
         reconciliation as a message.
         """
-        event = Suspended(self._clock(), plan.commit, len(plan.writes))
-        if self._suspended is None or (event.commit, event.changes) != (
-            self._suspended.commit,
-            self._suspended.changes,
-        ):
+        event = Suspended(self._clock(), plan.commit, len(plan.writes), reason)
+        before = self._suspended
+        if before is None or replace(before, at=event.at) != event:
             self._emit(event)
         self._suspended = event
         return (

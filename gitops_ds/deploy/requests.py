@@ -11,7 +11,7 @@ import contextlib
 import re
 from collections.abc import Callable, Mapping
 
-from gitops_ds.core import errors, names
+from gitops_ds.core import errors, names, stated_reasons
 from gitops_ds.core.cluster import Cluster, EventType, Listing, Selection
 from gitops_ds.core.deployer_state import Push, Steering
 from gitops_ds.core.objects import CONFIG_MAP, Body, CommitId
@@ -35,6 +35,8 @@ def parse(body: Body) -> Steering:
         held=_commits(annotations.get(names.HOLD, "")),
         pushed=annotations.get(names.PUSHED, ""),
         released=_commits(annotations.get(names.RELEASE, "")),
+        suspend_reason=stated_reasons.shown(annotations.get(names.SUSPEND_REASON, "")),
+        hold_reasons=stated_reasons.by_commit(annotations.get(names.HOLD_REASONS, "")),
     )
 
 

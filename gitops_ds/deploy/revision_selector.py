@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from gitops_ds.core import errors
+from gitops_ds.core import errors, stated_reasons
 from gitops_ds.core.deployer_state import DeployerState, Steering
 from gitops_ds.core.events.base import Emit
 from gitops_ds.core.events.commits import (
@@ -335,4 +335,6 @@ class RevisionSelector:
 
 def hold_reason(tip: CommitId, steering: Steering) -> str:
     """The reason of a hold on the commit; empty without one."""
-    return "requested with `gitops-ds hold`" if steering.holds(tip) else ""
+    if not steering.holds(tip):
+        return ""
+    return stated_reasons.after("requested with `gitops-ds hold`", steering.hold_reason(tip))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import orjson
 
-from gitops_ds.core import errors, names
+from gitops_ds.core import errors, names, stated_reasons
 from gitops_ds.core.cluster import Cluster, ClusterReader, Selection
 from gitops_ds.core.deployer_state import DeployerState, Steering
 from gitops_ds.core.events.deployer import Reconciled
@@ -122,6 +122,8 @@ def after(
 ) -> SourceStatus:
     """The status after a reconciliation. Pure."""
     condition, message = judge(facts) if error is None else (of_error(error), str(error))
+    if facts.waiting is not None and condition is Condition.SUSPENDED and error is None:
+        message = stated_reasons.after(message, steering.suspend_reason)
     # a commit that is applied in part may be the last good one
     in_part = facts.ended is not None and not facts.ended.whole
     failed = (one.key for one in (facts.ended.failed if facts.ended and error is None else ()))

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gitops_ds.core import names
+from gitops_ds.core import names, stated_reasons
 from gitops_ds.core.daemonset import Counts, PodCause
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.health import Blame, Health, HealthState, NodeCounts, NodeHealth
@@ -168,7 +168,9 @@ def _summarize(summary: _Summary) -> tuple[HealthState, str]:
     if daemonset.suspended:
         failing = summary.of(Blame.TEMPLATE)
         more = f"; the template fails on {summary.listed(failing)}" if failing else ""
-        return HealthState.SUSPENDED, f"suspended by the annotation {names.SUSPEND}{more}"
+        by = f"suspended by the annotation {names.SUSPEND}"
+        stated = stated_reasons.after(by, daemonset.suspend_reason)
+        return HealthState.SUSPENDED, f"{stated}{more}"
     if rollout is not None and rollout.halt is not None:
         return HealthState.FAILED, staged_message(rollout)
     if daemonset.observed_generation != daemonset.generation:

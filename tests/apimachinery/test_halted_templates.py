@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from gitops_ds.core import names
 from gitops_ds.core.live import Revision
 from gitops_ds.core.objects import Body
-from gitops_ds.core.rollouts.proven_templates import HaltedTemplate, TemplateHistory, TemplateProof
+from gitops_ds.core.rollouts.proven_templates import (
+    HaltedTemplate,
+    StopKind,
+    TemplateHistory,
+    TemplateProof,
+)
 from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord, RolloutTarget
 from gitops_ds.rollouts.state import halted_templates, keys, proofs
 
@@ -55,6 +61,34 @@ def test_an_annotation_puts_a_template_on_hold_and_states_no_halt() -> None:
     text = msgspec.json.encode((forged,)).decode()
     (held,) = halted_templates.remembered({"annotations": {keys.HALTED: text}}, (), NOTHING)
     assert (held.hash, held.halt, held.since) == ("a", None, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"hash":"a","commit":"c","at":5,"message":"put on hold"}]',
+        '[{"hash":"a","commit":"c","at":5,"message":"put on hold","kind":"hold"}]',
+    ],
+)
+def test_a_hold_of_an_earlier_version_and_one_without_a_reason_read_the_same(text: str) -> None:
+    annotations = {keys.HALTED: text}
+    (held,) = halted_templates.parse(annotations)
+    assert halted_templates.is_hold(held)
+    reason = halted_templates.hold_reason(annotations, wanted("a", "a"))
+    assert reason == "this template was put on hold, with commit c"
+
+
+def test_a_hold_keeps_the_reason_that_a_person_stated() -> None:
+    stated = HaltedTemplate(
+        "a", "c", 5.0, halted_templates.ON_HOLD, kind=StopKind.HOLD, reason="two\nlines"
+    )
+    known = TemplateHistory(uid="1")
+    (held,) = halted_templates.remembered(metadata(stated), (), known)
+    assert (held.reason, halted_templates.is_hold(held)) == ("two\nlines", True)
+    reason = halted_templates.hold_reason(
+        {keys.HALTED: halted_templates.encoded([held])}, wanted("a", "a")
+    )
+    assert reason == "this template was put on hold, with commit c: two\\x0alines"
 
 
 def test_the_message_of_a_hold_that_only_the_annotation_has_states_no_halt() -> None:

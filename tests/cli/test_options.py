@@ -57,6 +57,20 @@ def test_a_field_allows_none_if_its_parameter_does(name: str) -> None:
             assert value is None or plain in {type(value).__name__, "float"}, field
 
 
+@pytest.mark.parametrize("words", [("suspend",), ("suspend", "ds/agent"), ("hold", "abcdef1")])
+@pytest.mark.parametrize(
+    ("reason", "flaw"),
+    [
+        ("two\nlines", "the reason must be one line of printable characters"),
+        ("x" * 201, "the reason has 201 characters: at most 200 are allowed"),
+    ],
+)
+def test_a_reason_is_one_short_line(words: tuple[str, ...], reason: str, flaw: str) -> None:
+    result = invoked(*words, "--reason", reason)
+    assert isinstance(result.exception, click.BadParameter)
+    assert result.exception.message == flaw
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("name", ["check", "plan"])
 def test_the_old_name_of_snapshot_works_and_is_hidden(name: str) -> None:

@@ -5,12 +5,13 @@ hold. Virtual time.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 
 import pytest
 
 from gitops_ds.cli.commands import service_requests, sources
-from gitops_ds.core import errors, names
+from gitops_ds.core import errors, names, stated_reasons
 from gitops_ds.core.deployer_state import DeployerState, Steering
 from gitops_ds.core.events import deployer
 from gitops_ds.core.events.requests import CommitHeld, RequestHandled, Resumed, Suspended
@@ -29,6 +30,7 @@ from tests.deploy.test_loop import AGENT, Scene, config_maps, edit
 play = test_loop.play
 
 NAME = "gitops-ds-test"
+WHY = "incident 42: the network is slow"
 STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", NAME)
 MORE = AGENT.replace("name: agent", "name: more").replace("app: agent", "app: more")
 
@@ -123,13 +125,17 @@ async def test_while_suspended_nothing_is_written_and_pending_changes_are_report
     scene: Scene, /
 ) -> None:
     await scene.settle()
-    await annotate(scene, suspend="true")
+    where = service_requests.Where("gitops-ds")
+    await service_requests.suspend(scene.cluster, where, "test", suspended=True, reason=WHY)
     commit = scene.history.push(AGENT.format(tag="2"))
     await edit(scene.cluster)
     await scene.settle()
     assert await scene.image() == "9"
+    assert scene.loop.status is not None
+    assert scene.loop.status.message.endswith(f"not applied: {WHY}")
     suspensions = [record for record in scene.events if isinstance(record, Suspended)]
     assert (suspensions[-1].commit, suspensions[-1].changes) == (commit, 1)
+    assert suspensions[-1].kube_text().endswith(f": {WHY}")
     state = await state_store.load(scene.cluster, "gitops-ds", "test")
     assert [key.kind for key in state.waiting] == ["DaemonSet"]
     assert state.last_attempted != commit
@@ -137,7 +143,8 @@ async def test_while_suspended_nothing_is_written_and_pending_changes_are_report
         await answered(scene, "x")
     ) == f"suspended: 1 change of commit {commit[:12]} not applied"
 
-    await annotate(scene, suspend=None)
+    await service_requests.suspend(scene.cluster, where, "test", suspended=False)
+    assert names.SUSPEND_REASON not in await annotations_of(scene)
     await asyncio.sleep(10)
     assert await scene.image() == "2"
     assert len(scene.events_of(Resumed)) == 1
@@ -232,6 +239,50 @@ async def test_a_held_commit_is_not_applied_and_the_last_good_one_is_kept_up_unt
     await annotate(scene, hold=None)
     await asyncio.sleep(10)
     assert await scene.image() == "2"
+
+
+async def test_a_commit_is_on_hold_for_the_reason_that_a_person_stated(scene: Scene, /) -> None:
+    await scene.settle()
+    where, held = service_requests.Where("gitops-ds"), scene.history.id(1)
+    await service_requests.hold(scene.cluster, where, "test", held, WHY)
+    await service_requests.hold(scene.cluster, where, "test", "f" * 40, "another one")
+    scene.history.push(AGENT.format(tag="2"))
+    await scene.settle()
+    assert scene.loop.status is not None
+    assert f"is on hold (requested with `gitops-ds hold`: {WHY})" in scene.loop.status.message
+    (event,) = scene.events_of(CommitHeld)
+    assert WHY in event.text()
+    assert WHY in event.kube_text()
+    target = service_requests.StateObject("test", DeployerState())
+    body = await service_requests.release(scene.cluster, where, "test", held)
+    reasons = service_requests.as_json(target, body)["holdReasons"]
+    assert reasons == {"f" * 40: "another one"}
+    body = await service_requests.release(scene.cluster, where, "test", "f" * 40)
+    assert names.HOLD_REASONS not in body["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("two\nlines", "two\\x0alines"),
+        ("x" * 1000, "x" * 199 + "…"),
+        ("token=ghp_0123456789abcdefghijABCDEFGHIJ012345", "token=<redacted>"),
+        ("  ", ""),
+    ],
+)
+def test_a_reason_of_any_writer_is_shown_as_one_line_without_secrets(
+    written: str, shown: str
+) -> None:
+    text = json.dumps({"a" * 40: written})
+    body = {"metadata": {"annotations": {names.SUSPEND_REASON: written, names.HOLD_REASONS: text}}}
+    steering = requests.parse(body)
+    assert steering.suspend_reason == shown
+    assert steering.hold_reason(CommitId("a" * 40)) == shown
+
+
+@pytest.mark.parametrize("text", ["[", "[]", '{"a": 1}'])
+def test_unreadable_reasons_are_none(text: str) -> None:
+    assert stated_reasons.by_commit(text) == {}
 
 
 @pytest.mark.play(ApplyOptions(Guards(prune=True), patience=0.0))

@@ -44,13 +44,16 @@ async def test_a_suspended_agent_takes_no_further_node_until_it_is_resumed(
     await asyncio.sleep(60)
     canary = scene.on("2")
     assert len(canary) == 2
-    await suspend(scene, "true")
+    await service_requests.suspend_agent(
+        scene.cluster, "agent", "default", suspended=True, reason="maintenance"
+    )
     await asyncio.sleep(3600)
     assert scene.on("2") == canary
     assert len(scene.on("1")) == NODES - 2
     assert scene.decision.hold is not None
-    assert scene.decision.hold.reason == "suspended"
-    await suspend(scene, None)
+    assert scene.decision.hold.reason == "suspended: maintenance"
+    await service_requests.suspend_agent(scene.cluster, "agent", "default", suspended=False)
+    assert names.SUSPEND_REASON not in (await scene.daemonset())["metadata"]["annotations"]
     await ends(scene, "2")
 
 
@@ -72,14 +75,15 @@ async def test_the_rollout_of_a_commit_on_hold_takes_no_further_node_until_its_r
         "; no rollout in progress is of this commit: hold one of these (DaemonSet default/agent of "
         f"{commit[:12]})"
     )
-    held = await service_requests.hold_rollouts(scene.cluster, "test", commit, now)
+    why = "the release notes say so"
+    held = await service_requests.hold_rollouts(scene.cluster, "test", commit, now, why)
     assert len(held.held) == 1
     await asyncio.sleep(3600)
     assert scene.on("2") == canary
     assert scene.decision.halt is None
     assert scene.decision.hold is not None
     reason = scene.decision.hold.reason
-    assert reason == f"this template was put on hold, with commit {commit[:12]}"
+    assert reason == f"this template was put on hold, with commit {commit[:12]}: {why}"
     await hold(scene, None)
     assert len(await service_requests.release_rollouts(scene.cluster, "test", commit)) == 1
     await ends(scene, "2")

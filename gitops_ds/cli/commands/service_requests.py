@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.core import errors, names
+from gitops_ds.core import errors, names, stated_reasons
 from gitops_ds.core.cluster import Cluster, ClusterReader, PatchType, Selection
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.live import Revision
@@ -32,7 +32,7 @@ from gitops_ds.core.objects import (
     key_of,
     short,
 )
-from gitops_ds.core.rollouts.proven_templates import HaltedTemplate
+from gitops_ds.core.rollouts.proven_templates import HaltedTemplate, StopKind
 from gitops_ds.core.rollouts.staged_rollout import RolloutRecord
 from gitops_ds.core.sources.source_status import Condition
 from gitops_ds.core.values import replace
@@ -191,21 +191,27 @@ class Suspension(msgspec.Struct, frozen=True):
         return f"{self.name} is resumed" if self.changed else f"{self.name} is not suspended"
 
 
-async def suspend(cluster: Cluster, where: Where, id: str, *, suspended: bool) -> Suspension:
-    """Suspends a repository, or resumes it."""
+async def suspend(
+    cluster: Cluster, where: Where, id: str, *, suspended: bool, reason: str = ""
+) -> Suspension:
+    """Suspends a repository, or resumes it; the reason of an earlier suspension is replaced."""
     earlier = False
 
     def change(before: Body) -> Mapping[str, str | None]:
         nonlocal earlier
         earlier = requests.parse(before).suspended
-        return {names.SUSPEND: "true" if suspended else None}
+        return _suspended(suspended=suspended, reason=reason)
 
     body = await annotate(cluster, where, id, change)
     return Suspension(id, earlier is not suspended, body)
 
 
+def _suspended(*, suspended: bool, reason: str) -> Mapping[str, str | None]:
+    return {names.SUSPEND: "true" if suspended else None, names.SUSPEND_REASON: reason or None}
+
+
 async def suspend_agent(
-    cluster: Cluster, name: str, namespace: str, *, suspended: bool
+    cluster: Cluster, name: str, namespace: str, *, suspended: bool, reason: str = ""
 ) -> Suspension:
     """Suspends one DaemonSet, or resumes it. Raises Refused if a commit suspended it."""
     plain = name.rpartition("/")[2]
@@ -225,7 +231,8 @@ async def suspend_agent(
             f"{key} is suspended by a commit: take {names.SUSPEND} out of its manifest, and it is "
             "resumed"
         )
-    value = {"metadata": {"annotations": {names.SUSPEND: "true" if suspended else None}}}
+    annotations = _suspended(suspended=suspended, reason=reason)
+    value = {"metadata": {"annotations": dict(annotations)}}
     earlier = (body["metadata"].get("annotations") or {}).get(names.SUSPEND) == "true"
     body = await cluster.patch(DAEMONSET, key.namespace, key.name, value)
     return Suspension(str(key), earlier is not suspended, body)
@@ -236,11 +243,18 @@ def _is_meant(body: Body, name: str, namespace: str) -> bool:
     return key.name == name and namespace in ("", key.namespace)
 
 
-async def hold(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
-    """Puts a commit on hold."""
+async def hold(cluster: Cluster, where: Where, id: str, commit: str, reason: str = "") -> Body:
+    """Puts a commit on hold; the reason of an earlier hold of it is replaced."""
 
     def change(before: Body) -> Mapping[str, str | None]:
-        return {names.HOLD: ",".join(sorted({*requests.parse(before).held, commit}))}
+        pending = requests.parse(before)
+        reasons = {one: why for one, why in pending.hold_reasons.items() if one != commit}
+        return {
+            names.HOLD: ",".join(sorted({*pending.held, commit})),
+            names.HOLD_REASONS: stated_reasons.encoded(
+                {**reasons, **({commit: reason} if reason else {})}
+            ),
+        }
 
     return await annotate(cluster, where, id, change)
 
@@ -252,12 +266,17 @@ async def release(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
         return held.startswith(commit) or commit.startswith(held)
 
     def change(before: Body) -> Mapping[str, str | None]:
-        held = requests.parse(before).held
+        pending = requests.parse(before)
+        held = pending.held
         if not any(same(one) for one in held):
             raise errors.Refused(
                 f"commit {commit} is not on hold: {', '.join(held) or 'no commit is'}"
             )
-        return {names.HOLD: ",".join(one for one in held if not same(one)) or None}
+        reasons = {one: why for one, why in pending.hold_reasons.items() if not same(one)}
+        return {
+            names.HOLD: ",".join(one for one in held if not same(one)) or None,
+            names.HOLD_REASONS: stated_reasons.encoded(reasons),
+        }
 
     return await annotate(cluster, where, id, change)
 
@@ -295,8 +314,10 @@ def as_json(target: StateObject, body: Body) -> dict[str, Any]:
         "handledAt": annotations.get(names.HANDLED_AT, ""),
         "outcome": annotations.get(names.OUTCOME, ""),
         "suspended": pending.suspended,
+        "suspendReason": pending.suspend_reason,
         "approve": pending.approved,
         "hold": list(pending.held),
+        "holdReasons": dict(pending.hold_reasons),
         "release": list(pending.released),
     }
 
@@ -324,7 +345,9 @@ class HeldRollouts(msgspec.Struct, frozen=True):
         return f"; no rollout in progress is of this commit: hold one of these ({some})"
 
 
-async def hold_rollouts(cluster: Cluster, owner: str, commit: str, now: float) -> HeldRollouts:
+async def hold_rollouts(
+    cluster: Cluster, owner: str, commit: str, now: float, reason: str = ""
+) -> HeldRollouts:
     """Holds the rollouts of the templates that a commit gave, also together with others; none if
     the account may not list them.
 
@@ -360,6 +383,8 @@ async def hold_rollouts(cluster: Cluster, owner: str, commit: str, now: float) -
             now,
             halted_templates.ON_HOLD,
             commits=commits if len(commits) > 1 else (),
+            kind=StopKind.HOLD,
+            reason=reason,
         )
         patch = halted_templates.patch(halted_templates.encoded((on_hold, *others)))
         await cluster.patch(DAEMONSET, key.namespace, key.name, patch, type=PatchType.MERGE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from gitops_ds.core import stated_reasons
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.definition import EventDefinition, Level, Sample, Tone
 from gitops_ds.core.objects import CommitId, short
@@ -84,23 +85,29 @@ class CommitHeld(RequestEvent, frozen=True):
 
 
 class Suspended(RequestEvent, frozen=True):
-    """The repository is suspended; `changes` of the commit wait. Emitted when that changes."""
+    """The repository is suspended, for a `reason` if one is stated; `changes` of the commit wait.
+    Emitted when that changes.
+    """
 
     definition = EventDefinition("Suspended", Level.WARNING, reason="Suspended", keys=("commit",))
 
     commit: CommitId | None
     changes: int
+    reason: str = ""
 
     def text(self) -> str:
         """The line in the log."""
         commit = short(self.commit)
         if not self.changes:
-            return f"suspended: commit {commit} has no pending change"
-        return f"suspended: {counted(self.changes, 'change')} of commit {commit} not applied"
+            words = f"suspended: commit {commit} has no pending change"
+        else:
+            words = f"suspended: {counted(self.changes, 'change')} of commit {commit} not applied"
+        return stated_reasons.after(words, self.reason)
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
-        return f"{counted(self.changes, 'change')} of {short(self.commit)} not applied"
+        words = f"{counted(self.changes, 'change')} of {short(self.commit)} not applied"
+        return stated_reasons.after(words, self.reason)
 
 
 class Resumed(RequestEvent, frozen=True):

@@ -26,6 +26,13 @@ class ProofKind(StrEnum):
     FIRST = "first"
 
 
+class StopKind(StrEnum):
+    """HALT: the rollout of the template was halted. HOLD: a person put it on hold."""
+
+    HALT = "halt"
+    HOLD = "hold"
+
+
 class TemplateProof(msgspec.Struct, frozen=True, omit_defaults=True):
     """The record that a template is proven.
 
@@ -46,7 +53,8 @@ class TemplateProof(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HaltedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A halted template: the hash of its pods, its identity (`template`), its commit, the time of
+    """A template that is on hold, since it was halted (`kind` HALT) or by a person (HOLD), who may
+    have stated a `reason`: the hash of its pods, its identity (`template`), its commit, the time of
     the halt, the reason, and the commit that replaced it (`ended`), empty before. `commits` are all
     that turned the template before into it, if they are several.
 
@@ -64,6 +72,8 @@ class HaltedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     halt: Halt | None = None
     ended: str = ""
     commits: tuple[str, ...] = ()
+    kind: StopKind = StopKind.HALT
+    reason: str = ""
 
 
 class RecordedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):

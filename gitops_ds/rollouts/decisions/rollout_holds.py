@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from gitops_ds.core import plain_text
+from gitops_ds.core import plain_text, stated_reasons
 from gitops_ds.core.daemonset import DaemonSet, RollingUpdate
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.plain_text import counted
@@ -35,7 +35,6 @@ from gitops_ds.rollouts.decisions.staged_nodes import StagedNodes
 from gitops_ds.rollouts.state import daemonset_statements, rollout_annotations
 
 _PODS = "the pods"
-_SUSPENDED = StageHold("suspended", kind=HoldKind.SUSPENDED)
 _MOVED = StageHold(
     "nodeSelector, affinity or tolerations of the DaemonSet were edited in the cluster: it selects "
     "nodes as neither the proven template nor the target; no node is updated and no stage passes",
@@ -46,7 +45,7 @@ _MOVED = StageHold(
 def hold(fleet: StagedNodes) -> StageHold | None:
     """Why no node at all is updated now."""
     if fleet.layout.seen.daemonset.suspended:
-        return _SUSPENDED
+        return _suspended(fleet.layout.seen.daemonset)
     if fleet.inputs.foreign:
         return _foreign(fleet.inputs, fleet.layout.seen.daemonset)
     if fleet.inputs.moved:
@@ -120,7 +119,7 @@ def at_rest(inputs: StageInputs, daemonset: DaemonSet) -> StageHold | None:
     than the proven one, or an annotation of another writer.
     """
     if daemonset.suspended:
-        return _SUSPENDED
+        return _suspended(daemonset)
     if inputs.foreign:
         return _foreign(inputs, daemonset)
     if not inputs.target.edited:
@@ -130,6 +129,11 @@ def at_rest(inputs: StageInputs, daemonset: DaemonSet) -> StageHold | None:
         effect = "the DaemonSet controller rolls it out (atRest: RollingUpdate)"
     reason = f"the template was edited in the cluster; {effect}; `gitops-ds drift` names the fields"
     return StageHold(reason, kind=HoldKind.EDITED)
+
+
+def _suspended(daemonset: DaemonSet) -> StageHold:
+    reason = stated_reasons.after("suspended", daemonset.suspend_reason)
+    return StageHold(reason, kind=HoldKind.SUSPENDED)
 
 
 def _foreign(inputs: StageInputs, daemonset: DaemonSet) -> StageHold:

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.core import names
+from gitops_ds.core import names, stated_reasons
 from gitops_ds.core.live import Revision
 from gitops_ds.core.objects import Body, short
 from gitops_ds.core.plain_text import line
-from gitops_ds.core.rollouts.proven_templates import HaltedTemplate, TemplateHistory
+from gitops_ds.core.rollouts.proven_templates import HaltedTemplate, StopKind, TemplateHistory
 from gitops_ds.core.rollouts.staged_rollout import RolloutRecord, RolloutTarget
 from gitops_ds.core.values import UNREADABLE_JSON, replace
 from gitops_ds.kube.apimachinery import revisions
@@ -23,7 +23,7 @@ from gitops_ds.rollouts.state import keys, proofs, target_revisions
 
 MOST = 10  # halted templates of one DaemonSet
 MESSAGE = 200  # characters
-ON_HOLD = "put on hold"  # the message of a template that a person put on hold
+ON_HOLD = "put on hold"  # the message of a hold; those of earlier versions have nothing else
 
 
 def parse(annotations: Mapping[str, str]) -> tuple[HaltedTemplate, ...]:
@@ -58,7 +58,10 @@ def remembered(
         stated = parse(metadata.get("annotations") or {})
         unknown = {one.hash: replace(one, halt=None, since="") for one in stated}
         if history.uid:  # else the state was lost, and only the annotation has the halts
-            unknown = {hash: replace(one, message=ON_HOLD) for hash, one in unknown.items()}
+            unknown = {
+                hash: replace(one, message=ON_HOLD, kind=StopKind.HOLD)
+                for hash, one in unknown.items()
+            }
         by_hash = {one.hash: _merged(known.get(one.hash, unknown[one.hash]), one) for one in stated}
     else:
         by_hash = known
@@ -80,13 +83,19 @@ def hold_reason(annotations: Mapping[str, str], target: RolloutTarget) -> str:
     template = next((one for one in halted if _is_of(one, target)), None)
     if template is None:
         return ""
-    text = words(template)
-    return text if template.message == ON_HOLD else f"{text}: {line(template.message, MESSAGE)}"
+    if is_hold(template):
+        return stated_reasons.after(words(template), template.reason)
+    return f"{words(template)}: {line(template.message, MESSAGE)}"
+
+
+def is_hold(one: HaltedTemplate) -> bool:
+    """Whether a person put the template on hold."""
+    return one.kind is StopKind.HOLD or one.message == ON_HOLD
 
 
 def words(one: HaltedTemplate) -> str:
     """`this template was halted before, with commit 0123456789ab`."""
-    what = ON_HOLD if one.message == ON_HOLD else "halted before"
+    what = ON_HOLD if is_hold(one) else "halted before"
     commit = f", with commit {short(one.commit)}" if one.commit else ""
     return f"this template was {what}{commit}"
 

@@ -41,7 +41,7 @@ def of(seen: Observation, state: DeployerState) -> tuple[HaltStory, ...]:
     history = state.templates.get(daemonset.key, TemplateHistory())
     metadata = daemonset.raw.get("metadata") or {}
     halted = halted_templates.remembered(metadata, targets, history)
-    return tuple(_story(one) for one in reversed(halted) if one.message != halted_templates.ON_HOLD)
+    return tuple(_story(one) for one in reversed(halted) if not halted_templates.is_hold(one))
 
 
 def _story(one: HaltedTemplate) -> HaltStory:

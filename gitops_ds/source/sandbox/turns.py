@@ -18,7 +18,7 @@ _LOOK: Final = 1.0  # seconds between two looks of waiting work at the running
 
 
 @dataclass(eq=False, slots=True)
-class _Work:
+class _Claim:
     """Work of `who`, which others may end `kept` seconds after an attempt began. `ended_by` has
     those that did.
     """
@@ -33,7 +33,7 @@ class _Work:
 class _Attempt:
     """The running attempt at some work, which began at that time of the event loop."""
 
-    work: _Work
+    work: _Claim
     task: asyncio.Future[Any]
     began: float
     is_ended: bool = False
@@ -63,7 +63,7 @@ class Turns:
         self, who: str, attempt: Callable[[], Awaitable[T]], *, kept: float, long: bool = False
     ) -> T:
         """The result of an attempt in its turn. An attempt that is ended is cancelled."""
-        work = _Work(who, kept, long)
+        work = _Claim(who, kept, long)
         while True:
             await self._admit(work)
             loop = asyncio.get_running_loop()
@@ -79,7 +79,7 @@ class Turns:
                 self._leave()
             work.long, work.kept = True, 0.0
 
-    async def _admit(self, work: _Work) -> None:
+    async def _admit(self, work: _Claim) -> None:
         """Waits for a place, and ends work of others for it if this is short."""
         if self._admitted < self._places:
             self._admitted += 1

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from gitops_ds.core import errors, names
+from gitops_ds.core import errors, names, stated_reasons
 from gitops_ds.core.daemonset import OnDelete, RollingUpdate, Share
 from gitops_ds.core.live import Node, Revision
 from gitops_ds.core.objects import Body, Key, annotations_of, show_path
@@ -111,10 +111,11 @@ def steering(agent: Agent) -> list[tuple[str, str, str]]:
     """
     annotations, key, notices = agent.seen.daemonset.annotations, agent.key, []
     if agent.seen.daemonset.suspended:
+        reason = agent.seen.daemonset.suspend_reason
         notices.append(
             (
                 "Suspended",
-                "its rollouts are paused.",
+                f"{stated_reasons.after('its rollouts are paused', reason)}.",
                 f"gitops-ds resume ds/{key.name} -n {key.namespace}",
             )
         )
