@@ -15,6 +15,7 @@ from gitops_ds.controller.controller import Controller
 from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import ClusterReader
 from gitops_ds.core.decision import Powers
+from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.objects import CONFIG_MAP, NODE
 from gitops_ds.core.rollouts.staged_rollout import HoldKind
 from gitops_ds.rollouts.state import keys, rollout_ledger
@@ -116,7 +117,7 @@ async def test_a_replica_that_does_not_lead_shows_what_a_list_shows(
     )
     replica.attest(RolloutLedger(scene.cluster.client("replica"), "gitops-ds"))
     replica.claim("test")
-    replica.stop_leading()
+    replica.follow(Leadership(leads=False))
     tracker = StatusTracker(replica.observer, dict, scene.cluster.server.now)
     running = [asyncio.create_task(one.run()) for one in (replica, tracker)]
     await at_canary(scene)

@@ -100,7 +100,9 @@ class TemplateHistory(msgspec.Struct, frozen=True, omit_defaults=True):
     `earlier` are the proofs of others, newest first. `applied` is the last template that was
     applied without a rollout policy, `target` that of the target revision. `uid` is that of the
     DaemonSet at that time: the annotations of a DaemonSet with another uid contain nothing yet, and
-    a first template without a uid is not confirmed by an answer of the API server.
+    a first template without a uid is not confirmed by an answer of the API server. `behind` is the
+    last commit before those whose template the DaemonSet did not get, because of a hold, a
+    suspension or a refusal; empty if it got that of the last commit.
     """
 
     proof: TemplateProof | None = None
@@ -110,6 +112,7 @@ class TemplateHistory(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: str = ""
     applied: RecordedTemplate | None = None
     target: RecordedTemplate | None = None
+    behind: str = ""
 
     @property
     def is_announced(self) -> bool:

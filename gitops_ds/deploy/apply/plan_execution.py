@@ -31,7 +31,7 @@ from gitops_ds.deploy.plan import deletions, drift
 from gitops_ds.deploy.target import DeployTarget
 from gitops_ds.kube.apimachinery import agent_records, daemonsets
 from gitops_ds.ownership.options import ApplyOptions
-from gitops_ds.rollouts.staging import template_history
+from gitops_ds.rollouts.staging import git_template, template_history
 from gitops_ds.source.git import address
 
 _SAVE_ATTEMPTS = 5
@@ -326,6 +326,11 @@ def _templates(
     }
     kept |= {key: before[key] for key in after.keys() & before.keys()}
     kept |= {key: history for key, history in after.items() if key in settled}
+    last = prepared.state.last_attempted or ""
+    for key, history in kept.items():
+        manifest = prepared.bundle.manifests.get(key) if key in settled else None
+        source = git_template.digest(manifest) if manifest is not None else None
+        kept[key] = template_history.following(history, source, before.get(key, NOTHING), last)
     return {key: history for key, history in kept.items() if history != NOTHING}
 
 

@@ -387,7 +387,8 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         since = target.since if target is not None else ""
         if revision is not None and target is None:  # of a version that recorded none
             since = target_revisions.since_of(revision)
-        since = (revision and since) or self.context.state.last_attempted or ""
+        last = self.history.behind or self.context.state.last_attempted or ""
+        since = (revision and since) or last
         return since if since and since != commit else ""
 
     def _target_commit(self, known: Revision | None) -> str:

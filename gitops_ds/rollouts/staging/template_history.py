@@ -171,6 +171,18 @@ def without_policy(history: TemplateHistory) -> TemplateHistory:
     return TemplateHistory(halted=history.halted, uid=history.uid, applied=applied)
 
 
+def following(
+    history: TemplateHistory, source: str | None, before: TemplateHistory, last: str
+) -> TemplateHistory:
+    """The history with the last commit that the DaemonSet followed. `source` is the digest of its
+    template in Git, None if it did not get it; `before` is the history at the commit `last`.
+    """
+    records = (history.target, history.proof, history.applied)
+    if source is not None and source in {one.source for one in records if one is not None}:
+        return replace(history, behind="")
+    return replace(history, behind=before.behind or last)
+
+
 def ended(history: TemplateHistory, current: Revision | None, git: GitTemplate) -> TemplateHistory:
     """The history with the commit that replaces the halted template of the current target."""
     if current is None:
