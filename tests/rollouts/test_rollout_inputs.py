@@ -209,6 +209,56 @@ def test_a_pod_of_an_edit_to_the_target_is_replaced_when_the_edit_is_put_back(ow
     assert world.on(SECOND) == canary
 
 
+@both
+def test_pods_of_an_edit_to_the_target_prove_no_node_while_the_edit_stays(owned: bool) -> None:
+    world = RolloutWorld(FAST, 10, owned=owned)
+    canary = world.canary()
+    world.until(lambda: "canary" in world.stages.record.passed)
+    world.edit(SECOND)
+    pods_of_an_edit(world, {one.node for one in world.parsed()} - canary)
+    world.now += 3_600
+    inputs = world.inputs()
+    assert inputs is not None
+    stages = world.decide(world.observe(), inputs).stages
+    assert not stages.complete
+    assert {one.node for one in stages.nodes if one.step is NodeStep.PROVED} == canary
+    assert stages.returned == ()
+
+
+def pods_of_an_edit(world: RolloutWorld, nodes: set[str]) -> None:
+    """The pods of these nodes are those of the DaemonSet controller while the DaemonSet had the
+    template of the target.
+    """
+    target = next(
+        body for body in world.pods.values() if names.ROLLOUT in body["metadata"]["labels"]
+    )
+    labels = {**target["metadata"]["labels"]}
+    del labels[names.ROLLOUT]
+    for pod in [one for one in world.parsed() if one.node in nodes]:
+        world.vanish(pod.name)
+        made = world.existing(f"edited-{pod.node}", pod.node, labels=labels)
+        made["spec"]["containers"] = target["spec"]["containers"]
+        world.start(made)
+
+
+@both
+def test_pods_of_an_edit_to_the_target_are_replaced_in_the_order_of_an_open_stage(
+    owned: bool,
+) -> None:
+    world = RolloutWorld(FAST, 10, owned=owned)
+    canary = world.canary()
+    world.until(lambda: "canary" in world.stages.record.passed)
+    pods_of_an_edit(world, {one.node for one in world.parsed()} - canary)
+    made = {one.uid for one in world.parsed() if one.name.startswith("edited-")}
+    world.most_at_risk = 0
+    for _ in range(60):
+        world.pass_time()
+        running = [one for one in world.parsed() if one.ready and not one.terminating]
+        assert len(running) >= 6, world.stages
+    assert world.most_at_risk <= 4
+    assert not made.intersection(one.uid for one in world.parsed())
+
+
 def test_annotations_of_the_deployer_are_not_foreign() -> None:
     world = RolloutWorld(FAST, 10)
     world.commit(SECOND)

@@ -86,12 +86,11 @@ class NodeSteps:
     @cached_property
     def _has_edits(self) -> bool:
         """Whether pods of the target without a label of its rollout are of an edit: the DaemonSet
-        controller makes such pods only while the DaemonSet has the template.
+        controller makes such pods only while the DaemonSet has the template, which a rollout gives
+        it early or at its end.
         """
-        target, daemonset = self._inputs.target, self._layout.seen.daemonset
-        if not target.staged or self._inputs.record.early or not target.since:
-            return False
-        return proofs.identity(daemonset.template) != proofs.identity(target.template)
+        target = self._inputs.target
+        return target.staged and not self._inputs.record.early and bool(target.since)
 
     def of(self, node_pods: NodePods, stage: Stage, *, is_passed: bool) -> NodeProgress:
         """The step of one node. `is_passed`: its stage was passed, so its soak is over."""

@@ -139,6 +139,12 @@ class StagedNodes(msgspec.Struct, frozen=True):
         """
         return pod.hash in self.inputs.halted or not pod.pinned
 
+    def runs_target(self, name: str) -> bool:
+        """Whether all pods of a node run the target, also those of an edit."""
+        target = self.inputs.target
+        staying = self.by_node[name].staying
+        return all(node_steps.runs_target(self.layout, target, pod) for pod in staying)
+
     def is_agent_broken(self, name: str) -> bool:
         """Whether only the agent of an untouched node is broken: it has nothing to lose. An agent
         that is not ready, but may only be starting, is not.

@@ -106,7 +106,7 @@ def _decided(fleet: StagedNodes, inputs: StageInputs) -> StagesDecision:
     due = (time for time in (*ends, *selection.times) if time is not None and time > fleet.now)
     return StagesDecision(
         take=selection.take,
-        returned=_returned(fleet),
+        returned=_returned(fleet, stages, halt),
         open=_open_nodes(fleet, stages),
         nodes=tuple(fleet.nodes[name] for name in sorted(fleet.nodes)),
         stages=tuple(_progress(fleet, stages, selection)),
@@ -147,11 +147,17 @@ def _open_nodes(fleet: StagedNodes, stages: _Stages) -> frozenset[str]:
     return opened - node_selection.beyond_limits(fleet)
 
 
-def _returned(fleet: StagedNodes) -> tuple[str, ...]:
-    """The nodes that get the proven template back during a rollout."""
+def _returned(fleet: StagedNodes, stages: _Stages, halt: Halt | None) -> tuple[str, ...]:
+    """The nodes that get the proven template back during a rollout. One of an open stage that runs
+    the target by an edit is updated in its stage instead.
+    """
     if not fleet.inputs.target.staged or fleet.layout.seen.daemonset.suspended:
         return ()
-    return tuple(node_selection.returned(fleet))
+    returned = node_selection.returned(fleet)
+    if halt is not None or fleet.inputs.held:
+        return tuple(returned)
+    opened = node_selection.members_of(fleet, stages.open)
+    return tuple(name for name in returned if not (name in opened and fleet.runs_target(name)))
 
 
 def _stages(fleet: StagedNodes) -> _Stages:
