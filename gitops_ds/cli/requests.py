@@ -238,12 +238,10 @@ async def hold(args: HoldArgs) -> int:
     commit = await open_repository.commit_named(args.commit, args.directory)
 
     async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
-        from gitops_ds.cli.commands import service_requests
+        from gitops_ds.cli.commands import held_rollouts, service_requests
 
         body = await service_requests.hold(cluster, where, target.id, commit, args.reason)
-        rollouts = await service_requests.hold_rollouts(
-            cluster, target.id, commit, time.time(), args.reason
-        )
+        rollouts = await held_rollouts.hold(cluster, target.id, commit, time.time(), args.reason)
         return body, f"{target.id}: commit {short(commit)} is on hold{rollouts.words}"
 
     await ask(args, work)
@@ -264,10 +262,10 @@ async def release(args: ReleaseArgs) -> int:
     commit = await open_repository.commit_named(args.commit, args.directory)
 
     async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
-        from gitops_ds.cli.commands import service_requests
+        from gitops_ds.cli.commands import held_rollouts, service_requests
         from gitops_ds.core import errors
 
-        agents = await service_requests.release_rollouts(cluster, target.id, commit)
+        agents = await held_rollouts.release(cluster, target.id, commit)
         waits = await service_requests.is_waiting(cluster, where, target.id, commit, time.time())
         try:
             body = await service_requests.release(cluster, where, target.id, commit)

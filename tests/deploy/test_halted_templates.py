@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gitops_ds.cli.commands import service_requests
+from gitops_ds.cli.commands import held_rollouts
 from gitops_ds.core import names
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.events.rollouts import RolloutHeld
@@ -53,7 +53,7 @@ async def test_a_halted_template_is_remembered_after_the_revert_and_held_when_ap
     assert reason.startswith("this template was halted before, with commit 000000000000: ")
     assert scene.decision.halt is None
 
-    released = await service_requests.release_rollouts(scene.cluster, "test", scene.history.id(1))
+    released = await held_rollouts.release(scene.cluster, "test", scene.history.id(1))
     assert [str(key) for key in released] == ["DaemonSet default/agent"]
     await ends(scene, "2")
     assert keys.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
@@ -95,8 +95,8 @@ async def test_a_release_of_the_halted_rollout_resumes_it(scene: Scene, /) -> No
     spoil(scene)
     await asyncio.sleep(600)
     assert 1 <= len(scene.on("2")) < NODES
-    assert await service_requests.release_rollouts(scene.cluster, "test", "f" * 40) == ()
-    assert await service_requests.release_rollouts(scene.cluster, "test", scene.history.id(1)[:12])
+    assert await held_rollouts.release(scene.cluster, "test", "f" * 40) == ()
+    assert await held_rollouts.release(scene.cluster, "test", scene.history.id(1)[:12])
     await ends(scene, "2")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from gitops_ds.core import names
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, Body
+from gitops_ds.rollouts.state import keys
 from gitops_ds.testing.simulator import SimulatedCluster
 from tests.plan import world
 from tests.plan.world import Files, World, daemonset
@@ -57,7 +58,7 @@ def test_a_rollout_brings_each_commit_that_the_agent_did_not_get(
         await annotate(None)
         await there.apply({**files(3), **other_of(second)}, "third")
         since = [
-            one["metadata"]["annotations"].get(names.SINCE)
+            one["metadata"]["annotations"].get(keys.SINCE)
             for one in (await cluster.list(CONTROLLER_REVISION)).items
         ]
         assert since
@@ -77,6 +78,6 @@ def test_a_commit_that_the_agent_got_is_not_of_the_next_rollout() -> None:
         await there.apply(files(1), "third")
         await there.apply(files(4), "fourth")
         (target,) = (await cluster.list(CONTROLLER_REVISION)).items
-        assert target["metadata"]["annotations"][names.SINCE] == world.commit("third").id
+        assert target["metadata"]["annotations"][keys.SINCE] == world.commit("third").id
 
     world.play(scene)

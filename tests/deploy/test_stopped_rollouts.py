@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gitops_ds.cli.commands import service_requests
+from gitops_ds.cli.commands import held_rollouts, service_requests
 from gitops_ds.core import names
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.events.deployer import Reconciled
@@ -69,14 +69,14 @@ async def test_the_rollout_of_a_commit_on_hold_takes_no_further_node_until_its_r
     assert len(canary) == 2
     await hold(scene, commit)
     now = scene.cluster.server.now()
-    nothing = await service_requests.hold_rollouts(scene.cluster, "test", "f" * 40, now)
+    nothing = await held_rollouts.hold(scene.cluster, "test", "f" * 40, now)
     assert nothing.held == ()
     assert nothing.words == (
         "; no rollout in progress is of this commit: hold one of these (DaemonSet default/agent of "
         f"{commit[:12]})"
     )
     why = "the release notes say so"
-    held = await service_requests.hold_rollouts(scene.cluster, "test", commit, now, why)
+    held = await held_rollouts.hold(scene.cluster, "test", commit, now, why)
     assert len(held.held) == 1
     await asyncio.sleep(3600)
     assert scene.on("2") == canary
@@ -85,7 +85,7 @@ async def test_the_rollout_of_a_commit_on_hold_takes_no_further_node_until_its_r
     reason = scene.decision.hold.reason
     assert reason == f"this template was put on hold, with commit {commit[:12]}: {why}"
     await hold(scene, None)
-    assert len(await service_requests.release_rollouts(scene.cluster, "test", commit)) == 1
+    assert len(await held_rollouts.release(scene.cluster, "test", commit)) == 1
     await ends(scene, "2")
     assert keys.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.cli.commands import held_rollouts, service_requests, wait
 from gitops_ds.cli.commands import history as history_command
-from gitops_ds.cli.commands import service_requests, wait
 from gitops_ds.cli.commands.wait import WaitOptions
 from gitops_ds.core import errors, names
 from gitops_ds.core.decision import Powers
@@ -369,7 +369,7 @@ def test_a_hold_of_each_commit_of_the_template_holds_its_rollout_and_a_release_e
         world.request()
         await asyncio.sleep(20)
         now, held = world.cluster.server.now(), history.id(number)
-        hold, release = service_requests.hold_rollouts, service_requests.release_rollouts
+        hold, release = held_rollouts.hold, held_rollouts.release
         other = await hold(world.cluster, "test", history.id(3), now)
         assert not other.held
         assert f"DaemonSet default/agent of {history.id(2)[:12]}" in other.words

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from gitops_ds.cli.commands import service_requests
+from gitops_ds.cli.commands import held_rollouts
 from gitops_ds.core import names
 from gitops_ds.core.cluster import Propagation
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body
@@ -161,7 +161,7 @@ async def releases(world: StagedWorld) -> None:
         if content.tag in oracle.halted:
             oracle.halted.discard(content.tag)
             oracle.edited_at = world.now
-            await service_requests.release_rollouts(world.people, OWNER, history.id(index))
+            await held_rollouts.release(world.people, OWNER, history.id(index))
             world.record(f"  release of {content.tag}")
 
 
