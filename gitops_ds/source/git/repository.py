@@ -191,12 +191,12 @@ class Repository:
         return await self._run(branch_history.approval_commits, commit, tip)
 
     async def commits_that_brought(
-        self, since: CommitId, commit: CommitId, limit: int
+        self, since: CommitId, commit: CommitId, limit: int, merge: ChangedFiles | None = None
     ) -> tuple[ChangedFiles, ...] | None:
-        """The commits of the branch itself after `since` up to `commit`; None if they are unknown,
-        or more than `limit`.
+        """The commits of the branch itself after `since` up to `commit`, or those that a merge
+        brought from this parent; None if they are unknown, or more than `limit`.
         """
-        return await self._run(branch_history.brought, since, commit, limit)
+        return await self._run(branch_history.brought, since, commit, limit, merge)
 
     async def commit_approval(
         self, tip: CommitId, values: Sequence[str], message: str, by: Signature
