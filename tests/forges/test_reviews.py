@@ -236,7 +236,7 @@ def test_a_review_by_an_approver_of_every_commit_approves(
 
 
 async def nothing_merged(merge: ChangedFiles) -> tuple[ChangedFiles, ...]:
-    raise AssertionError(f"{merge.id} is no merge, or one of the forge")
+    raise AssertionError(f"{merge.id} was merged by the forge, or has one parent")
 
 
 @pytest.mark.parametrize(

@@ -342,7 +342,7 @@ def test_kustomizations_that_refer_to_each_other_are_an_error(
     assert (found.place.file, found.place.line) == (f"{way[0]}/kustomization.yaml", 1)
 
 
-def test_two_cycles_are_two_errors_and_one_of_unused_components_is_none() -> None:
+def test_two_cycles_are_two_errors_and_unused_components_have_no_error() -> None:
     component = "kind: Component\n" + RESOURCES.replace("resources", "components")
     files = {
         **{f"{one}/kustomization.yaml": RESOURCES.format(to) for one, to in ("ab", "ba", "cc")},
