@@ -7,7 +7,7 @@ copy. A new commit, a rejected one and a failed verification are published once.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import msgspec
 
@@ -52,6 +52,10 @@ async def no_verification_of_last_good(commit: CommitId) -> None:
     """As `no_verification`, for the last good commit."""
 
 
+async def keep_nothing(commits: Collection[CommitId]) -> None:
+    """For a source that deletes no commit."""
+
+
 class RevisionSource(msgspec.Struct, frozen=True):
     """The source of revisions: the current tip, a commit's files, the movement of the branch, and
     the rendered files.
@@ -59,10 +63,11 @@ class RevisionSource(msgspec.Struct, frozen=True):
     `verify` returns whether a tip, with the commits since the last good one, has a trusted
     signature; no file of an unverified commit is read or rendered. `verify_kept` verifies only the
     last good commit. None: no signature is required. `follows_rewrites`: a rewritten branch is
-    followed without approval. `watched`: the tip is known without a request. `branch` returns the
-    name of the followed branch or tag, as far as known, for messages; `followed` is the tag, or the
-    range of tags, as text, empty for a branch. `waves`: the reports of other
-    clusters. `causes` finds the commits of templates.
+    followed without approval. `keep` retains commits that are read again, also after a rewrite.
+    `watched`: the tip is known without a request. `branch` returns the name of the followed branch
+    or tag, as far as known, for messages; `followed` is the tag, or the range of tags, as text,
+    empty for a branch. `waves`: the reports of other clusters. `causes` finds the commits of
+    templates.
     """
 
     tip: Callable[[], Awaitable[CommitId]]
@@ -75,6 +80,7 @@ class RevisionSource(msgspec.Struct, frozen=True):
     verify_kept: Callable[[CommitId], Awaitable[Verified | Unverified | None]] = (
         no_verification_of_last_good
     )
+    keep: Callable[[Collection[CommitId]], Awaitable[None]] = keep_nothing
     follows_rewrites: bool = True
     watched: bool = False
     branch: Callable[[], str] = str
@@ -176,6 +182,7 @@ class RevisionSelector:
         if not await self._verify(tip, state):
             return await self._last_good(SelectedRevision(tip, trusted=False), state)
         snapshot = await self._source.snapshot(tip)
+        await self._source.keep([*filter(None, (tip, state.last_attempted, state.last_good))])
         movement = await self._movement(state.last_attempted, tip)
         if blocked := self._blocked(tip, movement, state):
             return await self._last_good(SelectedRevision(tip, blocked=blocked), state)

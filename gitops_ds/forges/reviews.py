@@ -34,6 +34,7 @@ class ApprovingReview(msgspec.Struct, frozen=True):
     number: int
     user: str
     user_id: str
+    head: str = ""
 
 
 class ReviewReader:
@@ -93,4 +94,4 @@ def approving(pull: MergedPullRequest, reviews: Iterable[Review]) -> Iterator[Ap
             last[one.user] = one
     for user, one in last.items():
         if one.state is ReviewState.APPROVED and one.commit == pull.head and user != pull.author:
-            yield ApprovingReview(pull.number, user, one.user_id)
+            yield ApprovingReview(pull.number, user, one.user_id, pull.head)

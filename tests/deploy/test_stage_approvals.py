@@ -50,7 +50,7 @@ class Commits:
         return tuple(self.found)
 
     async def commits_that_brought(
-        self, since: CommitId, commit: CommitId, limit: int
+        self, since: CommitId, commit: CommitId, limit: int, merge: ChangedFiles | None = None
     ) -> tuple[ChangedFiles, ...] | None:
         return None
 

@@ -226,10 +226,46 @@ def test_a_review_by_an_approver_of_every_commit_approves(
 ) -> None:
     answers = github([review("ada")])
     reader = ReviewReader(answers, forge_access.api(ForgeKind.GITHUB), "a/b")
-    approval = asyncio.run(approvals.approval_by_reviews(reader, STAGE, (approver,), commits))
+    changed = [ChangedFiles(one, frozenset(), (CommitId("e" * 40),)) for one in commits]
+    approval = asyncio.run(
+        approvals.approval_by_reviews(reader, STAGE, (approver,), changed, nothing_merged)
+    )
     assert approval == (
         StageApproval("gpu", "5d9f", "team-gpu", expected, "review of #7") if expected else None
     )
+
+
+async def nothing_merged(merge: ChangedFiles) -> tuple[ChangedFiles, ...]:
+    raise AssertionError(f"{merge.id} was merged by the forge, or has one parent")
+
+
+@pytest.mark.parametrize(
+    ("second_parent", "merged", "approved"),
+    [
+        (HEAD, None, True),  # the merge of the forge
+        (EARLIER, None, False),
+        (EARLIER, (), True),
+        (EARLIER, (COMMIT,), True),
+        (EARLIER, (OTHER,), False),
+    ],
+)
+def test_a_merge_in_a_pull_request_needs_a_review_of_what_it_brings(
+    second_parent: str, merged: tuple[CommitId, ...] | None, approved: bool
+) -> None:
+    reader = ReviewReader(github([review("ada")]), forge_access.api(ForgeKind.GITHUB), "a/b")
+    parents = (CommitId("e" * 40), CommitId(second_parent))
+
+    async def brought(merge: ChangedFiles) -> tuple[ChangedFiles, ...] | None:
+        assert merge.id == COMMIT
+        assert second_parent != HEAD
+        return None if merged is None else tuple(ChangedFiles(o, frozenset()) for o in merged)
+
+    approver = Approver("team-gpu", users=frozenset({"ada"}))
+    commits = [ChangedFiles(COMMIT, frozenset(), parents)]
+    approval = asyncio.run(
+        approvals.approval_by_reviews(reader, STAGE, (approver,), commits, brought)
+    )
+    assert (approval is not None) is approved
 
 
 @pytest.mark.parametrize(
@@ -247,7 +283,8 @@ def test_the_commits_that_changed_the_template_must_be_reviewed(
     commits = [
         ChangedFiles(id, frozenset(some)) for id, some in zip((COMMIT, OTHER), files, strict=False)
     ]
-    assert approvals.commits_to_review(commits, STAGE, "") == ids
+    found = approvals.commits_to_review(commits, STAGE, "")
+    assert tuple(one.id for one in found) == ids
 
 
 def test_a_user_missing_at_the_forge_is_not_a_member_and_a_refusal_is_an_error() -> None:

@@ -314,3 +314,38 @@ def test_an_output_over_the_cap_is_refused(tmp_path: Path) -> None:
 
 def test_the_names_of_a_kustomization_in_a_hidden_directory_do_not_count() -> None:
     assert kustomization.find(snapshot({".x/kustomization.yaml": "a"}).files, lambda _: False) == {}
+
+
+RESOURCES = "resources: [../{}]\n"
+
+
+@pytest.mark.parametrize(
+    ("references", "way"),
+    [
+        ({"a": "b", "b": "a"}, "a b a"),
+        ({"b": "c", "c": "d", "d": "b"}, "b c d b"),
+        ({"a": "a"}, "a a"),
+        ({"d": "c", "c": "d"}, "c d c"),
+    ],
+)
+def test_kustomizations_that_refer_to_each_other_are_an_error(
+    references: dict[str, str], way: str
+) -> None:
+    files = {f"{one}/kustomization.yaml": RESOURCES.format(to) for one, to in references.items()}
+    alone = {"z/kustomization.yaml": "resources: [ds.yaml]\n", "z/ds.yaml": CONFIG}
+    made = run({**files, **alone})
+    (found,) = made.findings
+    assert (found.rule, found.refused) == ("SRC013", True)
+    assert " → ".join(f"{one}/kustomization.yaml" for one in way.split()) in found.message
+    assert made.expanded.keys() == {PurePosixPath("z")}
+    assert found.place
+    assert (found.place.file, found.place.line) == (f"{way[0]}/kustomization.yaml", 1)
+
+
+def test_two_cycles_are_two_errors_and_unused_components_have_no_error() -> None:
+    component = "kind: Component\n" + RESOURCES.replace("resources", "components")
+    files = {
+        **{f"{one}/kustomization.yaml": RESOURCES.format(to) for one, to in ("ab", "ba", "cc")},
+        **{f"{one}/kustomization.yaml": component.format(to) for one, to in ("xy", "yx")},
+    }
+    assert len(blocking_findings(run(files))) == 2

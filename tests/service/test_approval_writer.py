@@ -34,6 +34,7 @@ from gitops_ds.service.settings.repository import (
     VerifySettings,
 )
 from gitops_ds.source.git import address
+from gitops_ds.source.git.branch_history import ChangedFiles
 from gitops_ds.source.git.repository import Repository
 from tests import signing
 from tests.gitservers import Upstream
@@ -279,3 +280,35 @@ def test_the_commits_that_brought_a_template_are_those_of_the_branch_itself(scen
     assert asyncio.run(brought(merge, own, 5)) is None, "not in its history"
     assert asyncio.run(brought("0" * 40, merge, 5)) is None, "not known"
     assert asyncio.run(brought(merge, merge, 5)) == {}
+
+
+def test_a_merge_of_the_branch_into_a_pull_request_brings_the_commits_of_the_branch(
+    scene: Scene,
+) -> None:
+    git, since = scene.upstream.git, scene.stage.commit
+    git("checkout", "--quiet", "-b", "feature")
+    reviewed = CommitId(scene.upstream.commit({"b.yaml": "b: 1\n"}))
+    git("checkout", "--quiet", "main")
+    git("checkout", "--quiet", "-b", "other")
+    evil = CommitId(scene.upstream.commit({"d.yaml": "d: 1\n"}))
+    git("checkout", "--quiet", "main")
+    git("merge", "--quiet", "--no-ff", "--message", "Merge", "other")
+    unreviewed = CommitId(git("rev-parse", "HEAD"))
+    git("checkout", "--quiet", "feature")
+    git("merge", "--quiet", "--no-ff", "--message", "Merge", "main")
+    head = CommitId(git("rev-parse", "HEAD"))
+    git("update-ref", "refs/heads/main", head)
+
+    async def brought() -> None:
+        where = address.parse(str(scene.upstream.path), allow_local=True)
+        async with Repository(where, scene.directory / "cache") as repository:
+            await repository.fetch(head)
+            line = await repository.commits_that_brought(since, head, 5)
+            assert line is not None
+            assert [one.id for one in line] == [head, reviewed]
+            more = await repository.commits_that_brought(since, line[0].parents[1], 5, line[0])
+            d = frozenset({"d.yaml"})
+            assert more == (ChangedFiles(unreviewed, d, (since, evil)),)
+            assert await repository.commits_that_brought(since, evil, 0, line[0]) is None
+
+    asyncio.run(brought())

@@ -14,9 +14,9 @@ MIB = 1 << 20
 class RepositoryLimits(msgspec.Struct, frozen=True):
     """Caps on one repository.
 
-    `seconds` for each command of git, `bytes` for the pack of one fetch; `snapshot_bytes` for all
-    files of a commit (None: by the memory limit), `files` for their number, `file_bytes` for one
-    of them.
+    `seconds` for each command of git, `bytes` for the pack of one fetch and for the packs of the
+    local copy together; `snapshot_bytes` for all files of a commit (None: by the memory limit),
+    `files` for their number, `file_bytes` for one of them.
     """
 
     seconds: float = 120.0

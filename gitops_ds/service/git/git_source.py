@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 
 from gitops_ds.checks.engine import check
 from gitops_ds.core import errors
-from gitops_ds.core.objects import CommitId, Digest
+from gitops_ds.core.objects import CommitId, Digest, digest_of
 from gitops_ds.core.rollouts.cluster_report import ClusterOrder
 from gitops_ds.core.rollouts.halted_rollout import BranchCommit
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
@@ -68,6 +68,7 @@ class GitSource:
             self._prepared,
             self._verify,
             self.verify_kept,
+            self._keep,
             follows_rewrites=self._settings.verify.follows_rewrites,
             branch=lambda: self._branch,
             followed=followed_tag(self._revision),
@@ -159,6 +160,11 @@ class GitSource:
         """The commit of `among` whose files the tip brings back. Raises SourceError."""
         await self.repository.fetch(since)
         return await self.repository.earlier_files(since, tip, among, self._settings.path)
+
+    async def _keep(self, commits: Collection[CommitId]) -> None:
+        """Other deployers may follow the same repository: each one pins its own commits."""
+        name = digest_of(f"{self._settings.path}\n{followed(self._settings)}\n{self._cluster}")
+        await self.repository.pin(name, commits)
 
     async def _verify(self, tip: CommitId, since: CommitId | None) -> Verified | Unverified | None:
         """The verification of the tip; None if the settings require no signature. The keys are read

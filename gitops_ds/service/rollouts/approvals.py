@@ -6,12 +6,15 @@ in the annotation that this process did not derive is derived again, or removed.
 
 An approval by reviews: every commit of the branch that changed the files of the template, since the
 last applied commit without it, must be of a pull request with a review by an approver. If no commit
-is known to change these files, every commit must.
+is known to change these files, every commit must. A merge whose second parent is the reviewed head
+needs no further review. Any other merge was a commit of the reviewed pull request, which shows
+no change that the merge brought from the branch: these commits need a review as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -62,9 +65,9 @@ class ApprovalRepository(Protocol):
         ...
 
     async def commits_that_brought(
-        self, since: CommitId, commit: CommitId, limit: int
+        self, since: CommitId, commit: CommitId, limit: int, merge: ChangedFiles | None = None
     ) -> tuple[ChangedFiles, ...] | None:
-        """The commits of the branch itself after `since`."""
+        """The commits of the branch itself after `since`, or those that a merge brought."""
         ...
 
     async def verify_kept(
@@ -263,9 +266,10 @@ class ForgeReviews:
         branch = await self._branch()
         async with Forge(access, PATIENCE, f"gitops-ds/{__version__}") as forge:
             reader = ReviewReader(forge, forge_access.api(access.kind), access.project, branch)
-            return await approval_by_reviews(reader, stage, approvers, commits)
+            merged = partial(self._merged, stage)
+            return await approval_by_reviews(reader, stage, approvers, commits, merged)
 
-    async def _commits(self, stage: WaitingStage) -> tuple[CommitId, ...]:
+    async def _commits(self, stage: WaitingStage) -> tuple[ChangedFiles, ...]:
         """The commits that must be reviewed; none if they are unknown, or too many."""
         if not stage.since or not stage.commit:
             return ()
@@ -275,32 +279,60 @@ class ForgeReviews:
         commits = commits_to_review(commits_of_template or (), stage, self._path)
         return commits if len(commits) <= MOST_PULL_REQUESTS else ()
 
+    async def _merged(
+        self, stage: WaitingStage, merge: ChangedFiles
+    ) -> tuple[ChangedFiles, ...] | None:
+        """The commits that a merge brought and that must be reviewed; None if they are unknown."""
+        commits: list[ChangedFiles] = []
+        for parent in merge.parents[1:]:
+            some = await self._repository.commits_that_brought(
+                CommitId(stage.since), parent, MOST_COMMITS, merge
+            )
+            if some is None:
+                return None
+            commits += some
+        return commits_to_review(commits, stage, self._path)
+
 
 def commits_to_review(
     commits: Iterable[ChangedFiles], stage: WaitingStage, path: str
-) -> tuple[CommitId, ...]:
+) -> tuple[ChangedFiles, ...]:
     """The commits that change the files of the template; if no commit is known to change them,
     all.
     """
     all_commits = tuple(commits)
-    own = [one.id for one in all_commits if applied_rollouts.touches(one.files, stage.files, path)]
-    return tuple(own or (one.id for one in all_commits))
+    own = [one for one in all_commits if applied_rollouts.touches(one.files, stage.files, path)]
+    return tuple(own) or all_commits
 
 
 async def approval_by_reviews(
     reader: ReviewReader,
     stage: WaitingStage,
     approvers: tuple[Approver, ...],
-    commits: Iterable[CommitId],
+    commits: Iterable[ChangedFiles],
+    merged: Callable[[ChangedFiles], Awaitable[tuple[ChangedFiles, ...] | None]],
 ) -> StageApproval | None:
-    """The approval by a review of each of the commits; None if one has no valid review."""
+    """The approval by a review of each of the commits; None if one has no valid review. `merged`
+    returns the commits that a merge brought and that must be reviewed.
+    """
     approvals: dict[int, tuple[Approver, ApprovingReview]] = {}
-    for commit in commits:
-        reviews = await reader.approving(commit)
-        counted = await _counted(reader, reviews, approvers)
+    left, done = [*commits], set[CommitId]()
+    while left:
+        commit = left.pop(0)
+        if commit.id in done:
+            continue
+        done.add(commit.id)
+        reviews = await reader.approving(commit.id)
+        of_merge = [one for one in reviews if (one.head,) == commit.parents[1:]]
+        counted = await _counted(reader, of_merge or reviews, approvers)
         if counted is None:
             return None
         approvals[counted[1].number] = counted
+        if not of_merge and len(commit.parents) > 1:
+            brought = await merged(commit)
+            if brought is None:
+                return None
+            left += brought
     if not approvals:
         return None
     approver = next(iter(approvals.values()))[0]

@@ -73,8 +73,9 @@ class LimitSettings(SettingsGroup, frozen=True):
     bytes: Annotated[
         Positive | None,
         describe(
-            "The size of all files, in bytes. Default: 512 MiB for a fetch, and a "
-            "sixteenth of the memory limit, at most 64 MiB, for the files of a commit."
+            "The size of all files, in bytes. Default: 512 MiB for a fetch and for the "
+            "local copy with its history, and a sixteenth of the memory limit, at most "
+            "64 MiB, for the files of a commit."
         ),
     ] = None
     file_bytes: Annotated[Positive | None, describe("The size of one file, in bytes.")] = None

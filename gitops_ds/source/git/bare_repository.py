@@ -29,6 +29,7 @@ from gitops_ds.source.git.directory_lock import LockResult, PrivateDirectory
 from gitops_ds.source.sandbox import memory
 
 _TURN = 0.05  # seconds between two attempts to lock the cache
+_DELETED = "objects.deleted"  # objects that a killed process did not delete completely
 
 
 class GitOutput(msgspec.Struct, frozen=True):
@@ -135,6 +136,7 @@ class BareRepository:
             # interrupted. It always writes `config`.
             if not existing:
                 with self.alone():
+                    shutil.rmtree(self.path / _DELETED, ignore_errors=True)
                     maker.init(bare=True, quiet=True, template="")
             repo = hardening.Repo(self.path, expand_vars=False)
         except git.GitCommandNotFound:
@@ -172,6 +174,27 @@ class BareRepository:
                 packs = (*folder.glob("tmp_*"), *folder.glob(".tmp-*"))
                 for left in directory_lock.left_by_killed(result, packs):
                     left.unlink(missing_ok=True)
+
+    def pack_bytes(self) -> int:
+        """The size of all packs; without a run of git."""
+        size = 0
+        for pack in (self.path / "objects/pack").glob("*.pack"):
+            with contextlib.suppress(FileNotFoundError):  # another process has just repacked it
+                size += pack.stat().st_size
+        return size
+
+    def empty(self) -> None:
+        """Deletes all commits and refs: refs first, then all objects in one step, so that a killed
+        process leaves no part of a commit.
+        """
+        with self.alone():
+            shutil.rmtree(self.path / _DELETED, ignore_errors=True)
+            (self.path / "packed-refs").unlink(missing_ok=True)
+            shutil.rmtree(self.path / "refs")
+            (self.path / "objects").rename(self.path / _DELETED)
+            self.run("init", "--bare", "--quiet", "--template=", purpose="keep a copy of")
+            shutil.rmtree(self.path / _DELETED, ignore_errors=True)
+        self._repo.git.clear_cache()
 
     def authorize(self, credentials: Credentials) -> None:
         """Sets the credentials for the server and deletes the previous ones from the disk. Raises

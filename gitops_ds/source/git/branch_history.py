@@ -28,10 +28,11 @@ class ApprovalCommit(msgspec.Struct, frozen=True):
 
 
 class ChangedFiles(msgspec.Struct, frozen=True):
-    """A commit and the files that differ from its first parent."""
+    """A commit, the files that differ from its first parent, and its parents."""
 
     id: CommitId
     files: frozenset[str]
+    parents: tuple[CommitId, ...] = ()
 
 
 def approval_commits(
@@ -53,19 +54,31 @@ def approval_commits(
 
 
 def brought(
-    bare: BareRepository, since: CommitId, commit: CommitId, limit: int
+    bare: BareRepository,
+    since: CommitId,
+    commit: CommitId,
+    limit: int,
+    merge: ChangedFiles | None = None,
 ) -> tuple[ChangedFiles, ...] | None:
-    """The commits of the branch itself after `since` up to `commit`, newest first.
+    """The commits of the branch itself after `since` up to `commit`, newest first. Of a `merge`
+    those that it brought from `commit`, one of its parents, to its first parent.
 
     None for more than `limit` commits, and if `since` is not in the history of `commit`.
     """
-    if not object_reader.has(bare, since) or not object_reader.is_ancestor(bare, since, commit):
+    head = commit if merge is None else merge.id
+    if not object_reader.has(bare, since) or not object_reader.is_ancestor(bare, since, head):
         return None
-    words = ("rev-list", "--first-parent", f"--max-count={limit + 1}", f"{since}..{commit}")
-    ids = [CommitId(id) for id in bare.run(*words).text.split()]
-    if len(ids) > limit:
+    without = (since,) if merge is None else (since, merge.parents[0])
+    words = ("rev-list", "--first-parent", "--parents", f"--max-count={limit + 1}", commit)
+    rows = bare.run(*words, *(f"^{one}" for one in without)).text.splitlines()
+    if len(rows) > limit:
         return None
-    return tuple(ChangedFiles(id, frozenset(_changes(bare, f"{id}^1", id))) for id in ids)
+    return tuple(_changed_files(bare, *map(CommitId, row.split())) for row in rows)
+
+
+def _changed_files(bare: BareRepository, id: CommitId, *parents: CommitId) -> ChangedFiles:
+    before = parents[0] if parents else "--root"
+    return ChangedFiles(id, frozenset(_changes(bare, before, id)), parents)
 
 
 def commit_approval(

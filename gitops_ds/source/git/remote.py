@@ -11,7 +11,7 @@ import git
 from gitops_ds.core import errors
 from gitops_ds.core.objects import CommitId, short
 from gitops_ds.core.sources.repository_limits import DEFAULT
-from gitops_ds.source.git import error_messages, hardening, object_reader, revision
+from gitops_ds.source.git import error_messages, hardening, local_copy, object_reader, revision
 from gitops_ds.source.git.address import Scheme
 from gitops_ds.source.git.bare_repository import BareRepository
 from gitops_ds.source.git.revision import (
@@ -125,9 +125,10 @@ def fetch(bare: BareRepository, commit: CommitId) -> None:
     """
     if object_reader.has(bare, commit):
         return
+    # Sixteen refs suffice to negotiate the local objects, and limit their number.
+    seen = f"{local_copy.SEEN}{commit[0]}"
     try:
-        # Sixteen refs suffice to negotiate the local objects, and limit their number.
-        _fetch(bare, f"+{commit}:refs/gitops-ds/seen/{commit[0]}")
+        _fetch(bare, f"+{commit}:{seen}")
     except errors.RevisionUnknown:
         # A server may refuse a fetch by commit id without a ref.
         _fetch(bare, *_EVERYTHING, prune=True)
@@ -141,26 +142,22 @@ def fetch(bare: BareRepository, commit: CommitId) -> None:
             f"{bare.address.display} has no commit {commit}; it may have been removed by a "
             "force-push"
         )
-    # Each fetch adds a pack: a geometric repack keeps their number logarithmic.
-    with bare.alone():
-        bare.run(
-            "repack",
-            "-d",
-            "--geometric=2",
-            "--quiet",
-            "--no-write-bitmap-index",
-            purpose="keep a copy of",
-        )
+    bare.run("update-ref", seen, commit, purpose="keep a copy of")
+    local_copy.after_fetch(bare, (seen,))
+    local_copy.merge_packs(bare)
 
 
 def fetch_tag(bare: BareRepository, name: str) -> None:
     """Fetches a tag object, which contains the signature."""
-    _fetch(bare, f"+refs/tags/{name}:refs/gitops-ds/tags/{name}")
+    ref = f"refs/gitops-ds/tags/{name}"
+    _fetch(bare, f"+refs/tags/{name}:{ref}")
+    local_copy.after_fetch(bare, (ref, local_copy.SEEN), (ref,))
 
 
 def fetch_refs(bare: BareRepository, prefix: str) -> None:
     """Fetches all refs below a prefix into refs of the same names; removed ones are removed."""
     _fetch(bare, f"+{prefix}*:{prefix}*", prune=True)
+    local_copy.after_fetch(bare, (prefix, local_copy.SEEN), (prefix,))
 
 
 def _fetch(bare: BareRepository, *refspecs: str, prune: bool = False) -> None:
@@ -179,6 +176,7 @@ def _fetch(bare: BareRepository, *refspecs: str, prune: bool = False) -> None:
         bare.address.url,
         *refspecs,
     )
+    local_copy.before_fetch(bare)
     with bare.alone():
         bare.run_remote(*words, purpose="fetch from", largest_file=bare.limits.bytes)
 

@@ -31,6 +31,7 @@ from gitops_ds.source.git import (
     branch_history,
     cluster_refs,
     commit_writer,
+    local_copy,
     object_reader,
     remote,
     signatures,
@@ -100,6 +101,12 @@ class Repository:
         """Fetches a commit with its history; without a request if it was fetched before."""
         if not await self.has(commit):
             await self._run_in_turn(remote.fetch, commit)
+
+    async def pin(self, name: str, commits: Collection[CommitId]) -> None:
+        """Keeps these commits, as far as they were fetched, when the local copy exceeds its limit,
+        in place of those that were pinned under the same name before.
+        """
+        await self._run(local_copy.pin, name, commits)
 
     async def has(self, commit: CommitId) -> bool:
         """Whether a commit was fetched, also by an earlier process; without a request."""
@@ -184,12 +191,12 @@ class Repository:
         return await self._run(branch_history.approval_commits, commit, tip)
 
     async def commits_that_brought(
-        self, since: CommitId, commit: CommitId, limit: int
+        self, since: CommitId, commit: CommitId, limit: int, merge: ChangedFiles | None = None
     ) -> tuple[ChangedFiles, ...] | None:
-        """The commits of the branch itself after `since` up to `commit`; None if they are unknown,
-        or more than `limit`.
+        """The commits of the branch itself after `since` up to `commit`, or those that a merge
+        brought from this parent; None if they are unknown, or more than `limit`.
         """
-        return await self._run(branch_history.brought, since, commit, limit)
+        return await self._run(branch_history.brought, since, commit, limit, merge)
 
     async def commit_approval(
         self, tip: CommitId, values: Sequence[str], message: str, by: Signature

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -21,7 +21,7 @@ from gitops_ds.yaml import parser
 from gitops_ds.yaml.documents import Document
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 
-REMOTE, MISSING, UNREADABLE = "SRC011", "SRC012", "SRC014"
+REMOTE, MISSING, CYCLE, UNREADABLE = "SRC011", "SRC012", "SRC013", "SRC014"
 
 # A list of strings, each a file, a directory with a kustomization, or (if kustomize allows it) YAML
 # on several lines.
@@ -246,6 +246,62 @@ def tops(kustomizations: Mapping[PurePosixPath, Kustomization]) -> list[PurePosi
         for directory, k in kustomizations.items()
         if directory not in used and not k.component
     ]
+
+
+def cycles(
+    kustomizations: Mapping[PurePosixPath, Kustomization], built: Collection[PurePosixPath]
+) -> Iterator[tuple[PurePosixPath, ...]]:
+    """The directories of kustomizations that refer to each other, of which no kustomization of
+    `built` uses one: each cycle in the order of its references, with its first directory twice.
+    """
+    known = {one for top in built for one in _used(top, kustomizations)}
+    for directory in sorted(set(kustomizations) - known):
+        path = [directory]
+        while path and directory not in known:
+            parts = [one for one in _parts(path[-1], kustomizations) if one not in known]
+            back = next((one for one in parts if one in path), None)
+            if back is not None:
+                cycle = path[path.index(back) :]
+                if not all(kustomizations[one].component for one in cycle):
+                    start = cycle.index(min(cycle))
+                    yield (*cycle[start:], *cycle[:start], cycle[start])
+                known.update(path)
+            elif parts:
+                path.append(parts[0])
+            else:
+                known.add(path.pop())
+
+
+def of_cycle(
+    cycle: tuple[PurePosixPath, ...],
+    kustomizations: Mapping[PurePosixPath, Kustomization],
+    files: Mapping[PurePosixPath, bytes],
+) -> Finding:
+    """The finding of a cycle, at the reference of its first directory."""
+    here = kustomizations[cycle[0]]
+    named = next(one for one in here.names if _joined(cycle[0], one.text) == cycle[1])
+    way = " → ".join(str(kustomizations[one].file) for one in cycle)
+    message = f"kustomizations refer to each other, and none is built: {way}; remove a reference"
+    return _refused(CYCLE, message, here, named, files)
+
+
+def _parts(
+    directory: PurePosixPath, kustomizations: Mapping[PurePosixPath, Kustomization]
+) -> list[PurePosixPath]:
+    """The kustomizations that one references."""
+    joined = (_joined(directory, one.text) for one in kustomizations[directory].names)
+    return [one for one in joined if one is not None and one in kustomizations]
+
+
+def _used(
+    top: PurePosixPath, kustomizations: Mapping[PurePosixPath, Kustomization]
+) -> set[PurePosixPath]:
+    """The kustomization and all that it references, directly and through its parts."""
+    used, waiting = set[PurePosixPath](), {top}
+    while waiting:
+        used |= waiting
+        waiting = {part for one in waiting for part in _parts(one, kustomizations)} - used
+    return used
 
 
 def reach(

@@ -64,10 +64,15 @@ async def expand(snapshot: SourceTree, which: Which = ALL, means: Means = Means(
     tops = dict.fromkeys(
         (*kustomization.tops(kustomizations), *sorted(d for d in which.also if d in kustomizations))
     )
+    cycles = {one[0]: one for one in kustomization.cycles(kustomizations, tops)}
     strict = means.allowed.kustomize and await asyncio.to_thread(process.isolation) == "none"
     reached = {
-        top: kustomization.reach(top, kustomizations, snapshot.files, strict=strict) for top in tops
+        top: kustomization.reach(top, kustomizations, snapshot.files, strict=strict)
+        for top in (*tops, *cycles)
     }
+    for first, cycle in cycles.items():
+        finding = kustomization.of_cycle(cycle, kustomizations, snapshot.files)
+        reached[first].findings.append(finding)
     consumed = {f for r in reached.values() for f in r.files} | {
         f for f in snapshot.files if _of_component(f, kustomizations)
     }
