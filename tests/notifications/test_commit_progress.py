@@ -20,7 +20,7 @@ from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.commits import CommitRejected, CommitWaits, NewCommit
 from gitops_ds.core.events.deployer import Applied, Reconciled, ReconcileFailed
-from gitops_ds.core.events.requests import Suspended
+from gitops_ds.core.events.requests import CommitHeld, Suspended
 from gitops_ds.core.finding import Place, refusal
 from gitops_ds.core.health import Health, HealthState, NodeCounts
 from gitops_ds.core.objects import CommitId, Key
@@ -230,6 +230,19 @@ def test_a_commit_that_is_not_applied_has_the_reason_without_secrets() -> None:
     assert forge.look(agent(A, TWO, WELL)) == [("2", "success", "ops/a healthy on 10 nodes")]
     forge.handle(new(THREE), Suspended(0.0, THREE, 2))
     assert forge.look(agent(A, TWO, WELL)) == [("3", "pending", "suspended: 2 changes not applied")]
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (Suspended(0.0, ONE, 2, "incident 42"), "suspended: 2 changes not applied: incident 42"),
+        (CommitHeld(0.0, ONE, "requested: too early"), "held: requested: too early"),
+    ],
+)
+def test_a_commit_waits_for_the_reason_that_a_person_stated(event: Event, words: str) -> None:
+    forge = Forge()
+    forge.handle(new(ONE), event)
+    assert forge.look(agent(A, "0" * 40, WELL)) == [("1", "pending", words)]
 
 
 def test_a_commit_whose_deletions_are_held_is_pending_until_they_are_approved() -> None:

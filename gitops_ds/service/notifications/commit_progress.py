@@ -12,7 +12,7 @@ from enum import IntEnum
 
 import msgspec
 
-from gitops_ds.core import names
+from gitops_ds.core import names, stated_reasons
 from gitops_ds.core.change import Operation
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.commits import CommitRejected, CommitWaits, NewCommit, VerificationFailed
@@ -125,8 +125,9 @@ class CommitTracker:
                 self._block(commit, hold=reason)
                 if progress := self._progress_of(commit):
                     progress.waits = True
-            case Suspended(commit=str(commit), changes=changes):
-                self._block(commit, hold=f"suspended: {counted(changes, 'change')} not applied")
+            case Suspended(commit=str(commit), changes=changes, reason=reason):
+                words = f"suspended: {counted(changes, 'change')} not applied"
+                self._block(commit, hold=stated_reasons.after(words, reason))
             case ReconcileFailed(message=message, retry_in=None) if (
                 self.open and not self.open[-1].applied
             ):
