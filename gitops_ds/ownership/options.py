@@ -114,6 +114,7 @@ class ApplyOptions(msgspec.Struct, frozen=True):
     repository's approvers of stages. `added_fields`: of which agents fields that people added in
     the cluster are drift. `held` are the first digits of commits on hold: templates that they gave
     are not applied; `hold_reasons` has the reasons that people stated.
+    `is_shown_only`: the plan is not applied, and may lack the state of the service.
     """
 
     guards: Guards = Guards()
@@ -135,6 +136,7 @@ class ApplyOptions(msgspec.Struct, frozen=True):
     approvers: frozenset[str] = frozenset()
     added_fields: AddedFields = AddedFields.STAGED
     held: tuple[str, ...] = ()
+    is_shown_only: bool = False
     hold_reasons: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
