@@ -88,7 +88,9 @@ class ChangesArgs(options.RepositoryArgs, options.ConnectionArgs, options.Common
             ApplyTarget(
                 self.cluster, self.namespace, self.connection(), self.snapshot, self.simulate
             ),
-            ApplyOptions(Guards(prune=self.prune), self.adopt, self.force_conflicts),
+            ApplyOptions(
+                Guards(prune=self.prune), self.adopt, self.force_conflicts, is_shown_only=True
+            ),
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from gitops_ds.core import stated_reasons
 from gitops_ds.core.objects import CommitId, Digest, Key
 from gitops_ds.core.required_agents import AgentRecord
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
@@ -113,8 +114,7 @@ class Steering(msgspec.Struct, frozen=True):
 
     def hold_reason(self, commit: CommitId) -> str:
         """Why the commit is on hold; empty if none is stated."""
-        reasons = self.hold_reasons
-        return next((reasons[one] for one in sorted(reasons) if commit.startswith(one)), "")
+        return stated_reasons.of_commit(self.hold_reasons, commit)
 
 
 class Push(msgspec.Struct, frozen=True):

@@ -40,6 +40,11 @@ def by_commit(text: str) -> Mapping[str, str]:
     return {commit: shown(reason) for commit, reason in reasons.items() if reason.strip()}
 
 
+def of_commit(reasons: Mapping[str, str], commit: str) -> str:
+    """The reason of a commit, by its first digits; empty if none is stated."""
+    return next((reasons[one] for one in sorted(reasons) if commit.startswith(one)), "")
+
+
 def encoded(reasons: Mapping[str, str]) -> str | None:
     """The annotation with these reasons; None without any."""
     return msgspec.json.encode(reasons, order="sorted").decode() if reasons else None

@@ -401,6 +401,7 @@ class Reconciler:
             contested=loop_state.contested(state, now),
             deferred=loop_state.deferred(state, now),
             held=steering.held,
+            hold_reasons=steering.hold_reasons,
         )
         if self._claimant is None:
             return options

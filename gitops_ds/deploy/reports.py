@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
-from gitops_ds.core import errors
+from gitops_ds.core import errors, stated_reasons
 from gitops_ds.core.change import Plan
 from gitops_ds.core.deployer_state import Steering
 from gitops_ds.core.events.base import Emit, Event
@@ -99,10 +99,11 @@ class DeduplicatingEmitter:
         if before is None or replace(before, at=event.at) != event:
             self._emit(event)
         self._suspended = event
-        return (
+        words = (
             f"suspended: {counted(len(plan.writes), 'change')} of commit "
             f"{short(plan.commit)} not applied"
         )
+        return stated_reasons.after(words, reason)
 
     def resume(self, steering: Steering) -> None:
         """Publishes the end of a suspension."""

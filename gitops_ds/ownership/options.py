@@ -113,7 +113,8 @@ class ApplyOptions(msgspec.Struct, frozen=True):
     refusals of the API server that are not retried now. `approvers` are the names of the
     repository's approvers of stages. `added_fields`: of which agents fields that people added in
     the cluster are drift. `held` are the first digits of commits on hold: templates that they gave
-    are not applied.
+    are not applied; `hold_reasons` has the reasons that people stated.
+    `is_shown_only`: the plan is not applied, and may lack the state of the service.
     """
 
     guards: Guards = Guards()
@@ -135,6 +136,8 @@ class ApplyOptions(msgspec.Struct, frozen=True):
     approvers: frozenset[str] = frozenset()
     added_fields: AddedFields = AddedFields.STAGED
     held: tuple[str, ...] = ()
+    is_shown_only: bool = False
+    hold_reasons: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class PlanContext(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gitops_ds.core import stated_reasons
 from gitops_ds.core.objects import DAEMONSET, Key, short
 from gitops_ds.core.skip_reasons import Skipped, SkipReason
 from gitops_ds.core.sources.bundle import Manifest
@@ -30,12 +31,12 @@ def on_hold(manifest: Manifest, context: PlanContext) -> Skipped | None:
     commit = next((one for one in commits if one.startswith(held)), None)
     if commit is None:
         return None
-    return Skipped(
-        SkipReason.HELD,
+    words = (
         f"the template of {key} is on hold with commit {short(commit)}: `gitops-ds release "
-        f"{short(commit)}` applies it",
-        key,
+        f"{short(commit)}` applies it"
     )
+    reason = stated_reasons.of_commit(context.options.hold_reasons, commit)
+    return Skipped(SkipReason.HELD, f"{words}; its reason: {reason}" if reason else words, key)
 
 
 def rejected(key: Key, reason: str) -> Skipped:

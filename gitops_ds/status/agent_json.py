@@ -32,8 +32,16 @@ def as_json(agent: Agent) -> dict[str, Any]:
         "health": {"state": agent.health.state.value, "message": agent.health.message},
         "sync": {"state": sync, "message": word},
         "hold": staged_rollouts.hold_json(agent.hold),
-        "rollout": staged_rollouts.as_json(agent.rollout) if agent.rollout else None,
+        "rollout": _rollout(agent),
     }
+
+
+def _rollout(agent: Agent) -> dict[str, Any] | None:
+    """The staged rollout, with the number that its target revision has after the promotion."""
+    if agent.rollout is None:
+        return None
+    number = agent.rollout.number(agent.seen)
+    return {**staged_rollouts.as_json(agent.rollout), "revision": number}
 
 
 def _metadata(agent: Agent) -> dict[str, Any]:

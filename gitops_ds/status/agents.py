@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from gitops_ds.core import errors, names
+from gitops_ds.core import errors, names, stated_reasons
 from gitops_ds.core.cluster import ClusterReader
 from gitops_ds.core.daemonset import Counts, DaemonSet
 from gitops_ds.core.decision import Observation
@@ -348,7 +348,8 @@ def sync_of(agent: Agent) -> tuple[str, str]:
     if annotations.get(names.HOLD):
         return "Held", f"on hold by the annotation {names.HOLD}"
     if agent.key in agent.state.waiting:
-        return "OutOfSync", "suspended, with pending changes"
+        reason = agent.seen.daemonset.suspend_reason
+        return "OutOfSync", stated_reasons.after("suspended, with pending changes", reason)
     if changed_since(agent):
         return "Unknown", "changed since the last comparison"
     cause = agent.state.causes.get(agent.key)

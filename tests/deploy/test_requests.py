@@ -18,8 +18,9 @@ from gitops_ds.core.events.requests import CommitHeld, RequestHandled, Resumed, 
 from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, CommitId
 from gitops_ds.core.sources.source_status import Condition
 from gitops_ds.deploy import requests, source_status_store, state_store
-from gitops_ds.notify import kube_events
+from gitops_ds.notify import kube_events, notifications
 from gitops_ds.notify.kube_events import InvolvedObject
+from gitops_ds.notify.notifications import MessageFormat, NotificationBatch, NotificationBuilder
 from gitops_ds.ownership.options import ApplyOptions, Guards
 from gitops_ds.service.notifications import commit_progress
 from gitops_ds.status import agents
@@ -121,6 +122,14 @@ async def test_annotations_of_others_stay_when_the_state_is_saved(scene: Scene, 
     assert (await state_store.load(scene.cluster, "gitops-ds", "test")).last_good == commit
 
 
+def notified(scene: Scene) -> list[str]:
+    """The messages that a receiver of notifications gets."""
+    builder = NotificationBuilder()
+    items = [one for event in scene.events if (one := builder.handle(event, "repository"))]
+    document = json.loads(notifications.body(MessageFormat.JSON, NotificationBatch(items)))
+    return [item["message"] for item in document["items"]]
+
+
 async def test_while_suspended_nothing_is_written_and_pending_changes_are_reported(
     scene: Scene, /
 ) -> None:
@@ -136,12 +145,13 @@ async def test_while_suspended_nothing_is_written_and_pending_changes_are_report
     suspensions = [record for record in scene.events if isinstance(record, Suspended)]
     assert (suspensions[-1].commit, suspensions[-1].changes) == (commit, 1)
     assert suspensions[-1].kube_text().endswith(f": {WHY}")
+    assert f"suspended: 1 change of commit {commit[:12]} not applied: {WHY}" in notified(scene)
     state = await state_store.load(scene.cluster, "gitops-ds", "test")
     assert [key.kind for key in state.waiting] == ["DaemonSet"]
     assert state.last_attempted != commit
     assert (
         await answered(scene, "x")
-    ) == f"suspended: 1 change of commit {commit[:12]} not applied"
+    ) == f"suspended: 1 change of commit {commit[:12]} not applied: {WHY}"
 
     await service_requests.suspend(scene.cluster, where, "test", suspended=False)
     assert names.SUSPEND_REASON not in await annotations_of(scene)
@@ -181,7 +191,8 @@ async def mark(scene: Scene, value: str | None) -> None:
 async def test_one_agent_is_suspended_and_the_others_go_on(scene: Scene, /) -> None:
     scene.history.push(AGENT.format(tag="1") + "---\n" + MORE.format(tag="1"))
     await scene.settle()
-    await mark(scene, "true")
+    person = scene.cluster.client("kubectl-annotate")
+    await service_requests.suspend_agent(person, "agent", "", suspended=True, reason=WHY)
     await asyncio.sleep(1)
     commit = scene.history.push(AGENT.format(tag="2") + "---\n" + MORE.format(tag="2"))
     await scene.settle()
@@ -208,12 +219,15 @@ async def test_one_agent_is_suspended_and_the_others_go_on(scene: Scene, /) -> N
         if (event := kube_events.kube_event(record, STATE)) is not None
     }
     assert shown.message in messages["Suspended"]
+    assert shown.message.endswith(f": {WHY}")
+    assert shown.message in notified(scene)
     courses = commit_progress.CommitTracker({})
     for record in scene.events:
         courses.handle(record)
     [(_, stage)] = [entry for entry in courses.due((), frozenset()) if entry[0].commit == commit]
     assert stage.step is commit_progress.StageKind.APPLYING
     assert stage.words.startswith("suspended: DaemonSet default/agent")
+    assert stage.words.endswith(f": {WHY}")
     await mark(scene, None)
     await asyncio.sleep(10)
     assert await scene.image() == "2"
@@ -253,6 +267,7 @@ async def test_a_commit_is_on_hold_for_the_reason_that_a_person_stated(scene: Sc
     (event,) = scene.events_of(CommitHeld)
     assert WHY in event.text()
     assert WHY in event.kube_text()
+    assert any(f"`gitops-ds hold`: {WHY})" in message for message in notified(scene))
     target = service_requests.StateObject("test", DeployerState())
     body = await service_requests.release(scene.cluster, where, "test", held)
     reasons = service_requests.as_json(target, body)["holdReasons"]

@@ -140,3 +140,32 @@ async def test_a_wait_for_a_daemonset_ends_when_its_rollout_is_halted(scene: Sce
     with pytest.raises(errors.FailedRollout, match="halted in stage canary: ErrImagePull"):
         await wait.wait_for_rollout(scene.cluster, "gitops-ds", options, lambda _: None)
     assert asyncio.get_running_loop().time() - began < 300
+
+
+async def shown(scene: Scene, namespace: str) -> dict[str, list[str]]:
+    """The changes that `plan` shows with the state in a namespace: the fields by object."""
+    snapshot = await scene.history.snapshot(await scene.history.tip())
+    bundle = prepare.prepare(snapshot).bundle
+    client, clock = scene.cluster.client("plan"), scene.cluster.server.now
+    place = DeployTarget(client, namespace, "test", "memory", clock=clock)
+    options = ApplyOptions(is_shown_only=True)
+    draft = await prepared_plan.draft(place, bundle, snapshot.commit, options)
+    return {str(one.key): [str(field.path) for field in one.fields] for one in draft.plan.writes}
+
+
+@pytest.mark.parametrize("namespace", ["gitops-ds", "elsewhere"])
+async def test_a_plan_shows_no_change_that_only_the_lack_of_the_state_of_the_service_makes(
+    scene: Scene, /, namespace: str
+) -> None:
+    assert await shown(scene, namespace) == {}
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == 2)
+    assert await shown(scene, namespace) == {}
+    await scene.until(lambda: len(scene.on("2")) == NODES)
+    await asyncio.sleep(300)
+    assert await scene.tag() == "2"
+    assert await shown(scene, namespace) == {}
+    scene.push("1")
+    await scene.until(lambda: len(scene.on("1")) == NODES)
+    await asyncio.sleep(300)
+    assert await shown(scene, namespace) == {}

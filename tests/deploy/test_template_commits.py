@@ -16,8 +16,9 @@ from gitops_ds.cli.commands import history as history_command
 from gitops_ds.cli.commands.wait import WaitOptions
 from gitops_ds.core import errors, names
 from gitops_ds.core.decision import Powers
+from gitops_ds.core.events.deployer import Reconciled
 from gitops_ds.core.objects import DAEMONSET, CommitId
-from gitops_ds.core.skip_reasons import DriftPolicy
+from gitops_ds.core.skip_reasons import DriftPolicy, SkipReason
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import state_store
@@ -391,7 +392,7 @@ def test_a_template_on_hold_waits_under_later_commits_for_its_release(policy: st
     async def script(world: Scene, history: Folder) -> None:
         first = history.change({FIRST: of("agent", 2)})
         where = service_requests.Where("gitops-ds", "test")
-        await service_requests.hold(world.cluster, where, "test", first)
+        await service_requests.hold(world.cluster, where, "test", first, "too early")
         for files in ({}, BESIDE, {FIRST: of("agent", 3)}):
             last = history.change(files)
             world.request()
@@ -403,6 +404,10 @@ def test_a_template_on_hold_waits_under_later_commits_for_its_release(policy: st
         beside = (await agent_of(world, "beside")).seen.daemonset.template["spec"]["containers"]
         assert beside[0]["image"] == "example.com/beside:2"
         assert agent.state.causes[agent.key].commits == (last, first)
+        ends = [event for event in world.events if isinstance(event, Reconciled)]
+        skipped = [one for event in ends for one in event.refusals]
+        assert {one.reason for one in skipped} == {SkipReason.HELD}
+        assert all(one.message.endswith("applies it; its reason: too early") for one in skipped)
         await service_requests.release(world.cluster, where, "test", first)
         await asyncio.sleep(600)
         assert await world.tag() == "3"

@@ -20,7 +20,7 @@ from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.commits import CommitRejected, CommitWaits, NewCommit
 from gitops_ds.core.events.deployer import Applied, Reconciled, ReconcileFailed
-from gitops_ds.core.events.requests import Suspended
+from gitops_ds.core.events.requests import CommitHeld, Suspended
 from gitops_ds.core.finding import Place, refusal
 from gitops_ds.core.health import Health, HealthState, NodeCounts
 from gitops_ds.core.objects import CommitId, Key
@@ -110,18 +110,75 @@ def test_a_commit_waits_for_the_agents_of_an_earlier_commit_of_its_poll() -> Non
     assert [state for _, state, _ in forge.look(agent(A, ONE, WELL))] == ["success"]
 
 
-def test_after_a_restart_it_waits_for_the_agents_of_an_earlier_commit_of_its_poll() -> None:
+def test_after_a_restart_the_agents_of_an_earlier_commit_of_its_poll_are_those_of_that_commit() -> (
+    None
+):
     def seen(commit: str, health: Health) -> Agent:
         state = DeployerState(causes={A: TemplateCause("s", ONE, head=TWO)})
         return replace(agent(A, commit, health), state=state)
 
     forge = Forge()
     forge.handle(new(TWO), Applied(0.0, Change(Operation.UPDATE, A, None), gave=ONE), ended(TWO))
-    assert forge.look(seen(ONE, ROLLING)) == [("2", "running", "rolling out 4/10 nodes")]
+    rolling = ("1", "running", "rolling out 4/10 nodes")
+    assert forge.look(seen(ONE, ROLLING)) == [rolling, ("2", "success", "applied")]
     forge.restart()
     forge.handle(ended(TWO))
     assert forge.look(seen(ONE, ROLLING)) == []
-    assert [state for _, state, _ in forge.look(seen(ONE, WELL))] == ["success"]
+    assert forge.look(seen(ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
+
+
+def brought(by: Key, commit: CommitId, health: Health) -> Agent:
+    """An agent whose template a commit gave, in a poll of which THREE was the newest commit."""
+    causes = {by: TemplateCause("s", commit, head=THREE)}
+    return replace(agent(by, commit, health), state=DeployerState(causes=causes))
+
+
+@pytest.mark.parametrize(
+    ("agents", "expected"),
+    [
+        # docs, a bad agent, another good one
+        ([brought(A, TWO, BROKEN), brought(B, THREE, WELL)], {"2": "failure", "3": "success"}),
+        # docs, a good agent, another bad one
+        ([brought(A, TWO, WELL), brought(B, THREE, BROKEN)], {"2": "success", "3": "failure"}),
+        # a bad agent, another good one, docs
+        (
+            [brought(A, ONE, BROKEN), brought(B, TWO, WELL)],
+            {"1": "failure", "2": "success", "3": "success"},
+        ),
+        # both agents in the first commit
+        ([brought(A, ONE, BROKEN), brought(B, ONE, WELL)], {"1": "failure", "3": "success"}),
+        # docs, an agent whose rollout lasts, another one
+        ([brought(A, TWO, ROLLING), brought(B, THREE, WELL)], {"2": "running", "3": "success"}),
+    ],
+)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_each_commit_of_a_poll_has_the_status_of_its_own_agents(
+    agents: list[Agent], expected: dict[str, str], restarts: bool
+) -> None:
+    forge = Forge()
+    forge.handle(new(THREE))
+    forge.look(agent(A, "0" * 40, WELL), agent(B, "0" * 40, WELL), desired=(A, B))
+    for one in agents:
+        gave = one.state.causes[one.key].commit
+        forge.handle(Applied(0.0, Change(Operation.UPDATE, one.key, None), gave=gave))
+    forge.handle(ended(THREE))
+    if restarts:
+        forge.restart()
+        forge.handle(ended(THREE))
+    shown = {commit: state for commit, state, _ in forge.look(*agents, desired=(A, B))}
+    assert shown == expected
+    well = [replace(one, health=WELL) for one in agents]
+    later = {commit: state for commit, state, _ in forge.look(*well, desired=(A, B))}
+    assert later == {one: "success" for one, state in expected.items() if state != "success"}
+
+
+def test_a_commit_that_changed_an_agent_but_not_its_template_has_the_agent() -> None:
+    forge = Forge()
+    causes = {A: TemplateCause("s", ONE, head=ONE)}
+    old = replace(agent(A, ONE, ROLLING), state=DeployerState(causes=causes))
+    forge.handle(new(THREE), Applied(0.0, Change(Operation.UPDATE, A, None), gave=ONE))
+    forge.handle(ended(THREE))
+    assert forge.look(old) == [("3", "running", "rolling out 4/10 nodes")]
 
 
 def test_from_the_push_to_the_last_node() -> None:
@@ -230,6 +287,19 @@ def test_a_commit_that_is_not_applied_has_the_reason_without_secrets() -> None:
     assert forge.look(agent(A, TWO, WELL)) == [("2", "success", "ops/a healthy on 10 nodes")]
     forge.handle(new(THREE), Suspended(0.0, THREE, 2))
     assert forge.look(agent(A, TWO, WELL)) == [("3", "pending", "suspended: 2 changes not applied")]
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (Suspended(0.0, ONE, 2, "incident 42"), "suspended: 2 changes not applied: incident 42"),
+        (CommitHeld(0.0, ONE, "requested: too early"), "held: requested: too early"),
+    ],
+)
+def test_a_commit_waits_for_the_reason_that_a_person_stated(event: Event, words: str) -> None:
+    forge = Forge()
+    forge.handle(new(ONE), event)
+    assert forge.look(agent(A, "0" * 40, WELL)) == [("1", "pending", words)]
 
 
 def test_a_commit_whose_deletions_are_held_is_pending_until_they_are_approved() -> None:

@@ -71,6 +71,16 @@ def test_git_resumes_only_the_suspensions_of_git() -> None:
     assert skipped([replace(resumes, operation=Operation.DELETE)], suspended()) == [AGENT]
 
 
+def test_the_message_has_the_reason_of_the_suspension() -> None:
+    live, mine = suspended(), config_map("mine")
+    live["metadata"]["annotations"][names.SUSPEND_REASON] = "incident\n42"
+    changes = [change(daemonset(), "a"), change(mine, "a")]
+    for one in refusals.of_suspended(changes, {AGENT: live}):
+        assert one.message.endswith(" is suspended (`gitops-ds resume agent`): incident\\x0a42")
+    (one,) = refusals.of_suspended(changes[:1], {AGENT: suspended()})
+    assert one.message.endswith(" is suspended (`gitops-ds resume agent`)")
+
+
 def test_without_live_annotations_only_git_suspends() -> None:
     again = change(suspended(), "a")
     assert skipped([again], suspended(), live_annotations=False) == []

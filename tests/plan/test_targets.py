@@ -15,15 +15,17 @@ from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.rollouts.proven_templates import (
     HaltedTemplate,
     ProofKind,
+    StopKind,
     TemplateHistory,
     TemplateProof,
 )
 from gitops_ds.core.rollouts.rollout_policy import Rollback
 from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import revisions
 from gitops_ds.rollouts.staging import git_template, targets
 from gitops_ds.rollouts.staging.targets import Target, TargetKind, TargetView, WantedTemplate
-from gitops_ds.rollouts.state import keys, proofs
+from gitops_ds.rollouts.state import halted_templates, keys, proofs
 from tests.plan.staged_objects import live_object, manifest, own, template
 from tests.plan.staged_objects import target as target_revision
 
@@ -128,6 +130,19 @@ def test_the_plan_states_the_kind_and_why(
     wanted = WantedTemplate(f"git-{tag}", f"id-{tag}")
     target = targets.target_of(wanted, HISTORY, rollback, NOW)
     assert targets.words_of(target, wanted, HISTORY, rollback, view) == words
+
+
+@pytest.mark.parametrize(("reason", "end"), [("too early", ": too early"), ("", "")])
+def test_the_plan_of_a_template_on_hold_has_the_reason_that_a_person_stated(
+    reason: str, end: str
+) -> None:
+    one = HISTORY.halted[0]
+    hold = replace(one, message=halted_templates.ON_HOLD, kind=StopKind.HOLD, reason=reason)
+    wanted = WantedTemplate("git-4", "id-4")
+    history = replace(HISTORY, halted=(hold,))
+    target = targets.target_of(wanted, history, Rollback(), NOW)
+    words = targets.words_of(target, wanted, history, Rollback(), TargetView(template("1")))
+    assert words == f"is on hold: this template was put on hold, with commit 444444444444{end}"
 
 
 def test_a_template_that_exists_as_a_revision_only_was_never_proven() -> None:

@@ -170,3 +170,44 @@ def test_the_start_counts_the_nodes_whose_earlier_pod_is_ending_already() -> Non
     before = TrackedRollout(seen.daemonset.uid, CommitId(""), "old", 0.0, open=False)
     _, events = rollout_tracker.follow(before, RolloutView(seen, agent.health), 0.0)
     assert [event.nodes for event in events if isinstance(event, RolloutStarted)] == [4]
+
+
+def test_the_completion_is_reported_with_the_number_of_the_revision() -> None:
+    agent = watched().agent()
+    uid = agent.seen.daemonset.uid
+    before: TrackedRollout | None = TrackedRollout(uid, CommitId(""), "old", 0.0, open=False)
+    found = list[tuple[str, int]]()
+    for number in (0, 0, 2):  # the DaemonSet controller numbers it after the promotion
+        revisions = tuple(replace(one, number=number) for one in agent.seen.revisions)
+        view = RolloutView(replace(agent.seen, revisions=revisions), agent.health)
+        before, events = rollout_tracker.follow(before, view, 0.0)
+        found += [
+            (one.definition.kind, one.revision)
+            for one in events
+            if isinstance(one, RolloutStarted | RolloutCompleted)
+        ]
+    assert found == [("RolloutStarted", 2), ("RolloutCompleted", 2)]
+
+
+def test_the_number_of_a_target_is_its_own_once_it_has_one() -> None:
+    there = watched()
+    there.commit(SECOND)
+    there.rounds(6)
+    agent = there.agent()
+    assert agent.rollout is not None
+    assert agent.target is not None
+    assert agent.rollout.number(agent.seen) == 2
+    uid, name = agent.seen.daemonset.uid, agent.target.name
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "uid": uid, "controller": True}
+    for number in (0, 2):
+        promoted = tuple(
+            replace(
+                one,
+                number=number,
+                raw={**one.raw, "metadata": {**one.raw["metadata"], "ownerReferences": [owner]}},
+            )
+            if one.name == name
+            else one
+            for one in agent.seen.revisions
+        )
+        assert agent.rollout.number(replace(agent.seen, revisions=promoted)) == 2

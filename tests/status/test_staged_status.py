@@ -149,3 +149,16 @@ def test_status_shows_who_approved_a_stage_and_how() -> None:
     assert f"Stage rest is approved: {text}" in shown(there)
     stages = document(there)["rollout"]["stages"]
     assert [one["approvedBy"] for one in stages] == [[], [text]]
+
+
+def test_a_rollout_has_the_number_of_its_target_beside_that_of_the_proven_template() -> None:
+    there = watched()
+    assert agent_json.as_json(there.agent())["revision"] == 1
+    there.commit(SECOND)
+    there.rounds(6)
+    agent = there.agent()
+    document = agent_json.as_json(agent)
+    assert (document["revision"], document["rollout"]["revision"]) == (1, 2)
+    assert document["rollout"]["commit"] == document["commit"] == SECOND
+    wide = table.fleet([agent], agent.seen.now, wide=True)
+    assert wide.splitlines()[1][wide.index("REVISION") :].startswith("1 → 2   ")

@@ -290,9 +290,15 @@ def _row(one: Agent, now: float, wide: bool) -> list[str]:
     ]
     if wide:
         requests = request_costs.words(fleets.requests_of(one))
-        revision = str(one.current.number if one.current else "")
-        row += [revision, requests, *_sync_and_message(one)]
+        row += [_revision(one), requests, *_sync_and_message(one)]
     return row
+
+
+def _revision(one: Agent) -> str:
+    """`1`; `1 → 2` while the nodes get another revision."""
+    current, target = one.current, one.target
+    numbers = dict.fromkeys(str(r.number) for r in (current, target) if r is not None)
+    return " → ".join(numbers)
 
 
 def _sync_and_message(one: Agent) -> tuple[str, str]:

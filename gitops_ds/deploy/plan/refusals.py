@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gitops_ds.core import names
+from gitops_ds.core import names, stated_reasons
 from gitops_ds.core.change import Change, Drifted, Operation
 from gitops_ds.core.objects import Body, Key, annotations_of
 from gitops_ds.core.skip_reasons import DriftPolicy, Skipped, SkipReason
@@ -134,9 +134,10 @@ def of_suspended(
         )
         if by is not None and change.operation is not Operation.KEEP:
             word = f"{change.key} is unchanged: {'it' if by == change.key else by} is suspended"
-            refused.append(
-                Skipped(SkipReason.SUSPENDED, f"{word} (`gitops-ds resume {by.name}`)", change.key)
-            )
+            words = f"{word} (`gitops-ds resume {by.name}`)"
+            stated = str(annotations_of(live[by]).get(names.SUSPEND_REASON) or "")
+            message = stated_reasons.after(words, stated)
+            refused.append(Skipped(SkipReason.SUSPENDED, message, change.key))
     return tuple(refused)
 
 

@@ -303,7 +303,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
             update_strategy=_text(spec.get("updateStrategy") or {}),
             target=target if target or self._has_foreign_target else None,
             phase=self._phase(target),
-            proof=proofs.encoded(proof) if proof else None,
+            proof=proofs.encoded(self._shown(proof)) if proof else None,
             # which a later commit may contain again
             halted=halted_templates.encoded(halted) if halted else None,
         )
@@ -316,6 +316,18 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
                 "spec": {**spec, "template": template, **self._strategy(target)},
             },
         )
+
+    def _shown(self, proof: TemplateProof) -> TemplateProof:
+        """The proof to state. A plan that is only shown and lacks the state of the service takes
+        the rest of the proof of the same template from the cluster, as the service has it.
+        """
+        stored = self.context.state.templates.get(self.manifest.key, TemplateHistory())
+        if self._old is None or stored.proof is not None or not self.context.options.is_shown_only:
+            return proof
+        stated = proofs.in_force(annotations_of(self._old))
+        if stated is None or stated.template != proof.template:
+            return proof
+        return replace(stated, source=proof.source or stated.source)
 
     @property
     def _has_foreign_target(self) -> bool:

@@ -84,7 +84,7 @@ def hold_reason(annotations: Mapping[str, str], target: RolloutTarget) -> str:
     if template is None:
         return ""
     if is_hold(template):
-        return stated_reasons.after(words(template), template.reason)
+        return words(template)
     return f"{words(template)}: {line(template.message, MESSAGE)}"
 
 
@@ -94,10 +94,10 @@ def is_hold(one: HaltedTemplate) -> bool:
 
 
 def words(one: HaltedTemplate) -> str:
-    """`this template was halted before, with commit 0123456789ab`."""
+    """`this template was halted before, with commit 0123456789ab`; of a hold with its reason."""
     what = ON_HOLD if is_hold(one) else "halted before"
     commit = f", with commit {short(one.commit)}" if one.commit else ""
-    return f"this template was {what}{commit}"
+    return stated_reasons.after(f"this template was {what}{commit}", one.reason)
 
 
 def _is_of(one: HaltedTemplate, target: RolloutTarget) -> bool:

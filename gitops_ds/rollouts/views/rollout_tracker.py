@@ -45,13 +45,14 @@ class RolloutView(msgspec.Struct, frozen=True):
 
     @property
     def revision(self) -> tuple[str, int] | None:
-        """The hash and the number of the revision that is rolled out; None until it exists. A
-        staged rollout counts from its first pod on: the DaemonSet gets the template at its end.
+        """The hash and the number of the revision that is rolled out; None until it exists and the
+        DaemonSet controller has numbered it, which it does after a promotion. A staged rollout
+        counts from its first pod on: the DaemonSet gets the template at its end.
         """
         if self.staged is not None:
             return self.staged.target.hash, self.staged.number(self.seen)
         current = current_revision(self.seen)
-        return None if current is None else (current.hash, current.number)
+        return (current.hash, current.number) if current is not None and current.number else None
 
     @property
     def done(self) -> bool:

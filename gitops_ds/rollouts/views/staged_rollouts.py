@@ -37,7 +37,7 @@ from gitops_ds.kube.apimachinery import revisions, timestamps
 from gitops_ds.rollouts.controller.rollouts import Rollouts, RolloutSources
 from gitops_ds.rollouts.decisions import rollout_holds, stage_inputs, staged_forecast, stages
 from gitops_ds.rollouts.decisions.stage_inputs import OtherPods
-from gitops_ds.rollouts.state import daemonset_statements, target_revisions
+from gitops_ds.rollouts.state import daemonset_statements, proofs, target_revisions
 
 SHOWN = 4  # stages in one line; with more, only the number of passed ones is shown
 
@@ -121,13 +121,17 @@ class StagedRollout(msgspec.Struct, frozen=True):
         return tuple(one for one in self.inputs.approvals if one.stage == stage.name)
 
     def number(self, seen: Observation) -> int:
-        """The number of the revision after its promotion: the next one."""
+        """The number of the revision after its promotion: its own, before that the next one."""
         own = (
-            one.number
+            one
             for one in seen.revisions
             if (owner := revisions.owner_of(one)) is not None and owner.uid == seen.daemonset.uid
         )
-        return max(own, default=0) + 1
+        newest = max(own, key=lambda one: one.number, default=None)
+        if newest is None:
+            return 1
+        is_target = proofs.hash_of(newest) in {self.target.hash, *self.target.hashes}
+        return newest.number if is_target and newest.number else newest.number + 1
 
     def _parts(self) -> Iterator[str]:
         shown = self.stages.stages

@@ -2,6 +2,8 @@
 Pure.
 
 The agents of a commit are those that it changed, which have its annotation; others do not count.
+Of several commits in one poll, which are applied at once with the newest one, each that gave an
+agent its template has its own progress.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from enum import IntEnum
 
 import msgspec
 
-from gitops_ds.core import names
+from gitops_ds.core import names, stated_reasons
 from gitops_ds.core.change import Operation
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.commits import CommitRejected, CommitWaits, NewCommit, VerificationFailed
@@ -23,6 +25,7 @@ from gitops_ds.core.objects import Key, short, template_of
 from gitops_ds.core.plain_text import counted
 from gitops_ds.core.redaction import report
 from gitops_ds.core.rollouts.staged_rollout import StageState
+from gitops_ds.core.rollouts.template_cause import TemplateCause
 from gitops_ds.core.skip_reasons import SkipReason
 from gitops_ds.forges.contract import StatusState
 from gitops_ds.status import cluster_reports
@@ -125,8 +128,9 @@ class CommitTracker:
                 self._block(commit, hold=reason)
                 if progress := self._progress_of(commit):
                     progress.waits = True
-            case Suspended(commit=str(commit), changes=changes):
-                self._block(commit, hold=f"suspended: {counted(changes, 'change')} not applied")
+            case Suspended(commit=str(commit), changes=changes, reason=reason):
+                words = f"suspended: {counted(changes, 'change')} not applied"
+                self._block(commit, hold=stated_reasons.after(words, reason))
             case ReconcileFailed(message=message, retry_in=None) if (
                 self.open and not self.open[-1].applied
             ):
@@ -156,9 +160,11 @@ class CommitTracker:
         if progress := self._progress_of(commit):
             progress.failure, progress.hold = failure, hold
 
-    def _progress_of(self, commit: str) -> CommitProgress | None:
-        """The commit's progress, started if necessary; None after its last stage, and for the
-        templates in the cluster, which are not commits.
+    def _progress_of(
+        self, commit: str, before: CommitProgress | None = None
+    ) -> CommitProgress | None:
+        """The commit's progress, started if necessary, in order or `before` another one; None after
+        its last stage, and for the templates in the cluster, which are not commits.
         """
         published = self.stages.get(commit)
         if template_of(commit) or (published is not None and published.over):
@@ -167,7 +173,7 @@ class CommitTracker:
         if progress is None:
             progress = CommitProgress(commit, published=published)
             # An earlier commit is applied while the newest one waits for other clusters.
-            waiting = (at for at, one in enumerate(self.open) if one.waits)
+            waiting = (at for at, one in enumerate(self.open) if one.waits or one is before)
             self.open.insert(next(waiting, len(self.open)), progress)
         return progress
 
@@ -181,6 +187,7 @@ class CommitTracker:
         self, agents: Sequence[Agent], agents_in_git: Set[Key]
     ) -> list[tuple[CommitProgress, CommitStage]]:
         """The stages to publish: those after the published ones. `agents_in_git` are their keys."""
+        self._open_earlier(agents)
         stages = []
         for number, progress in enumerate(list(self.open)):
             later = [one.commit for one in self.open[number + 1 :] if one.applied]
@@ -197,6 +204,26 @@ class CommitTracker:
             elif published is None or stage > published:
                 stages.append((progress, stage))
         return stages
+
+    def _open_earlier(self, agents: Sequence[Agent]) -> None:
+        """Continues with the commits that were applied together with a later one."""
+        heads = {one.commit: one for one in self.open if one.applied}
+        for agent in agents:
+            cause = _of_earlier(agent)
+            head = heads.get(cause.head) if cause is not None else None
+            if cause is None or head is None:
+                continue
+            if progress := self._progress_of(cause.commit, before=head):
+                progress.applied = True
+                progress.written[agent.key] = cause.commit
+                progress.earlier.add(head.commit)
+
+
+def _of_earlier(agent: Agent) -> TemplateCause | None:
+    """The record of a template whose commit was not the newest one when it was applied."""
+    cause = agent.state.causes.get(agent.key)
+    is_earlier = cause is not None and cause.is_applied and cause.commit != cause.head
+    return cause if is_earlier else None
 
 
 def _after(stages: dict[str, CommitStage], commit: str) -> list[str]:
@@ -225,14 +252,7 @@ def _stage(
         for agent in agents
         if agent.seen.daemonset.uid
     }
-    # by the records of the state also those that an earlier process wrote
-    recorded = {
-        agent.key: cause.commit
-        for agent in agents
-        if (cause := agent.state.causes.get(agent.key)) and cause.head == progress.commit
-    }
-    written = {key: commit or progress.commit for key, commit in progress.written.items()}
-    written = {**recorded, **written}
+    written = _written(progress, agents)
     own = [
         agent
         for agent in agents
@@ -261,6 +281,22 @@ def _stage(
             _rolling(own, f"{done}/{all} nodes" if all else ""),
         )
     return CommitStage(StageKind.DONE, words=_well(own, done))
+
+
+def _written(progress: CommitProgress, agents: Sequence[Agent]) -> dict[Key, str]:
+    """The commits of the agents that were written for a commit, by the records of the state also
+    those that an earlier process wrote; without those of other commits of its poll.
+    """
+    written = {key: commit or progress.commit for key, commit in progress.written.items()}
+    for agent in agents:
+        cause = agent.state.causes.get(agent.key)
+        if cause is None or cause.head != progress.commit:
+            continue
+        if cause.commit == progress.commit:
+            written.setdefault(agent.key, cause.commit)
+        elif _of_earlier(agent) is not None:
+            written.pop(agent.key, None)
+    return written
 
 
 def _passed(agents: Sequence[Agent]) -> int:

@@ -34,7 +34,7 @@ class DriftCommitOptions(msgspec.Struct, frozen=True):
 async def look(named: open_repository.RepositoryRef, target: ApplyTarget) -> Mapping[Key, Drifted]:
     """The drift since the last apply, by object, compared with the branch's tip, without writes."""
     snapshot = await open_repository.snapshot(named, None, committed=True)
-    request = plan_command.PlanRequest(named, snapshot, target, ApplyOptions())
+    request = plan_command.PlanRequest(named, snapshot, target, ApplyOptions(is_shown_only=True))
     async with plan_command.drafted(request) as draft:
         return draft.plan.drifted
 
