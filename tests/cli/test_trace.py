@@ -146,7 +146,8 @@ def staged_agent(commit: str, cause: str = "") -> Agent:
 
 
 async def traced(agent: Agent, named: open_repository.RepositoryRef) -> list[dict[str, Any]]:
-    found = history.found([agent], "commit", agent.commit_of(agent.target), "")  # type: ignore[arg-type]
+    assert agent.target is not None
+    found = history.found([agent], "commit", agent.commit_of(agent.target), "")
     async with open_repository.opened(named) as git:
         return await history.traced(found, git, "")
 

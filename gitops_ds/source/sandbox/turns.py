@@ -67,10 +67,11 @@ class Turns:
         while True:
             await self._admit(work)
             loop = asyncio.get_running_loop()
-            running = _Attempt(work, asyncio.ensure_future(attempt()), loop.time())
+            task = asyncio.ensure_future(attempt())
+            running = _Attempt(work, task, loop.time())
             self._running.append(running)
             try:
-                return await running.task  # type: ignore[no-any-return]
+                return await task
             except asyncio.CancelledError:
                 if not running.is_ended or _is_cancelled():
                     raise
