@@ -166,6 +166,11 @@ def digest_of(value: Any) -> Digest:
     return Digest(hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest())
 
 
+def items_of(value: object) -> list[Mapping[str, Any]]:
+    """The objects in a list of an object; none if it is missing or no list."""
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
 def annotations_of(body: Body) -> Mapping[str, Any]:
     """The annotations of an object."""
     return (body.get("metadata") or {}).get("annotations") or {}

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from gitops_ds.core.cluster import Identity
-from gitops_ds.core.objects import Body, Key, labels_of
+from gitops_ds.core.objects import Body, Key, items_of, labels_of
 
 # The name of the cluster-scoped objects of deploy/, or its prefix before a dash or a colon.
 OURS: Final = "gitops-ds"
@@ -83,7 +83,7 @@ def _is_ours(name: str) -> bool:
 
 def _binding(body: Body, own: OwnAccount) -> str:
     """A RoleBinding or ClusterRoleBinding: each subject gets permissions."""
-    for subject in _items(body.get("subjects")):
+    for subject in items_of(body.get("subjects")):
         kind, name = _text(subject, "kind"), _text(subject, "name")
         if own.includes(kind, name, _text(subject, "namespace")):
             return f"its subject {kind} {name} includes the account of gitops-ds"
@@ -98,8 +98,8 @@ def _role(body: Body, own: OwnAccount) -> str:
 
 def _flow_schema(body: Body, own: OwnAccount) -> str:
     """The priority of requests: https://kubernetes.io/docs/concepts/cluster-administration/flow-control/"""
-    for rule in _items(_mapping(body, "spec").get("rules")):
-        for subject in _items(rule.get("subjects")):
+    for rule in items_of(_mapping(body, "spec").get("rules")):
+        for subject in items_of(rule.get("subjects")):
             kind = _text(subject, "kind")
             named = _mapping(subject, f"{kind[:1].lower()}{kind[1:]}")
             if own.includes(kind, _text(named, "name"), _text(named, "namespace")):
@@ -140,7 +140,7 @@ def _policy_binding(body: Body, own: OwnAccount) -> str:
 def _webhooks(body: Body, own: OwnAccount) -> str:
     """A ValidatingWebhookConfiguration or MutatingWebhookConfiguration."""
     found = _mentions(body, own)
-    for webhook in _items(body.get("webhooks")):
+    for webhook in items_of(body.get("webhooks")):
         found = found or _matches({**webhook, "resourceRules": webhook.get("rules")}, own)
     return found
 
@@ -169,7 +169,7 @@ _CLUSTER_WRITES: Final = (("", "nodes"),)
 
 def _matches(limits: Mapping[str, Any], own: OwnAccount) -> str:
     """Whether admission matches writes of the service: `resourceRules` and `namespaceSelector`."""
-    rules = _items(limits.get("resourceRules"))
+    rules = items_of(limits.get("resourceRules"))
     selector = _mapping(limits, "namespaceSelector")
     for writes, homes in ((_CLUSTER_WRITES, ("",)), (_WRITES, sorted(own.homes))):
         for group, resource in writes:
@@ -202,7 +202,7 @@ def _may_select(selector: Mapping[str, Any], namespace: str) -> bool:
     """
     if _mapping(selector, "matchLabels").get(_NAMESPACE_NAME, namespace) != namespace:
         return False
-    for one in _items(selector.get("matchExpressions")):
+    for one in items_of(selector.get("matchExpressions")):
         values = one.get("values")
         if one.get("key") != _NAMESPACE_NAME or not isinstance(values, list):
             continue
@@ -223,10 +223,6 @@ def _texts(value: object) -> Iterator[str]:
     elif isinstance(value, Mapping | list):
         for below in value.values() if isinstance(value, Mapping) else value:
             yield from _texts(below)
-
-
-def _items(value: object) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
 def _mapping(value: Mapping[str, Any], field: str) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.core.objects import Key
+from gitops_ds.core.objects import Key, items_of
 
 _SYSTEM: Final = "system:"
 # A ServiceAccount as a user, and the group of the ServiceAccounts of a namespace.
@@ -29,7 +29,9 @@ def beyond(key: Key, body: Mapping[str, Any]) -> list[str]:
     """
     found = set(_namespaces(body))
     if key.kind == "RoleBinding":
-        found |= {reference for one in _items(body.get("subjects")) for reference in _subject(one)}
+        found |= {
+            reference for one in items_of(body.get("subjects")) for reference in _subject(one)
+        }
     if (key.group, key.kind) == ("", "Service"):
         found |= set(_external_name(body.get("spec")))
     return sorted(found - {f"namespace {key.namespace}"})
@@ -57,10 +59,6 @@ def _external_name(spec: object) -> Iterator[str]:
             yield f"namespace {match['namespace'].lower()}"
 
 
-def _items(value: object) -> list[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
-
-
 def _namespaces(value: object) -> Iterator[str]:
     """The namespaces of all fields named `...Ref` or `...Refs`."""
     if isinstance(value, list):
@@ -69,7 +67,7 @@ def _namespaces(value: object) -> Iterator[str]:
     elif isinstance(value, Mapping):
         for name, below in value.items():
             if str(name).endswith(("Ref", "Refs")):
-                for one in _items(below if isinstance(below, list) else [below]):
+                for one in items_of(below if isinstance(below, list) else [below]):
                     if one.get("namespace"):
                         yield f"namespace {one['namespace']}"
             yield from _namespaces(below)

@@ -6,10 +6,10 @@ account: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.core.objects import Body, Key
+from gitops_ds.core.objects import Body, Key, items_of
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
@@ -34,7 +34,7 @@ def of(namespace: str, pod_spec: Body) -> frozenset[Key]:
     }
     found |= {
         Key("resource.k8s.io", kind, namespace, str(claim[field]))
-        for claim in _items(pod_spec.get("resourceClaims"))
+        for claim in items_of(pod_spec.get("resourceClaims"))
         for field, kind in _CLAIMS
         if claim.get(field)
     }
@@ -49,7 +49,7 @@ def of_account(account: Key, objects: Mapping[Key, Body]) -> frozenset[Key]:
     found = set[Key]()
     for key, body in objects.items():
         if key.group == _RBAC and any(
-            _is_account(subject, account, key) for subject in _items(body.get("subjects"))
+            _is_account(subject, account, key) for subject in items_of(body.get("subjects"))
         ):
             role = body.get("roleRef") or {}
             kind = str(role.get("kind") or "")
@@ -57,7 +57,7 @@ def of_account(account: Key, objects: Mapping[Key, Body]) -> frozenset[Key]:
             found |= {key, Key(_RBAC, kind, space, str(role.get("name") or ""))}
     body = objects.get(account) or {}
     for field in ("secrets", "imagePullSecrets"):
-        for one in _items(body.get(field)):
+        for one in items_of(body.get(field)):
             found.add(Key("", "Secret", account.namespace, _name(one)))
     return frozenset(found)
 
@@ -79,16 +79,16 @@ def _is_account(subject: Mapping[str, Any], account: Key, binding: Key) -> bool:
 
 def _core(pod_spec: Body) -> Iterator[tuple[str, str]]:
     """Kind and name of each object of the core group, in the namespace of the pod."""
-    for one in _items(pod_spec.get("imagePullSecrets")):
+    for one in items_of(pod_spec.get("imagePullSecrets")):
         yield "Secret", _name(one)
-    for volume in _items(pod_spec.get("volumes")):
+    for volume in items_of(pod_spec.get("volumes")):
         yield from _of_volume(volume)
     for group in _CONTAINERS:
-        for container in _items(pod_spec.get(group)):
-            for source in _items(container.get("envFrom")):
+        for container in items_of(pod_spec.get(group)):
+            for source in items_of(container.get("envFrom")):
                 yield "ConfigMap", _name(source.get("configMapRef"))
                 yield "Secret", _name(source.get("secretRef"))
-            for variable in _items(container.get("env")):
+            for variable in items_of(container.get("env")):
                 source = variable.get("valueFrom") or {}
                 yield "ConfigMap", _name(source.get("configMapKeyRef"))
                 yield "Secret", _name(source.get("secretKeyRef"))
@@ -98,7 +98,7 @@ def _of_volume(volume: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "ConfigMap", _name(volume.get("configMap"))
     claim = volume.get("persistentVolumeClaim") or {}
     yield "PersistentVolumeClaim", str(claim.get("claimName") or "")
-    for source in _items((volume.get("projected") or {}).get("sources")):
+    for source in items_of((volume.get("projected") or {}).get("sources")):
         yield "ConfigMap", _name(source.get("configMap"))
         yield "Secret", _name(source.get("secret"))
     for source in volume.values():  # secret, azureFile; cephfs, csi, iscsi, rbd and others
@@ -109,7 +109,3 @@ def _of_volume(volume: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _name(reference: Any) -> str:
     return str((reference or {}).get("name") or "")
-
-
-def _items(value: Any) -> Iterable[Mapping[str, Any]]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else ()
