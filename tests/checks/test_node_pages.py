@@ -9,6 +9,7 @@ the inventory; another one with a kind is a manifest, and one without is a part 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,10 +86,15 @@ def read(text: str) -> Example:
 
 def snapshot(files: dict[str, Any], rule: str) -> SourceTree:
     own = parsed(files.get("gitops-ds.yaml", "{}"))
+    patterns = {"/*.json": r"[^/]+\.json", "/agent.yaml": r"agent\.yaml", "/manifests": "manifests/.*"}
     settings = {
         **own,
         "version": "v1",
-        "manifests": ["/*.json", "/agent.yaml", "/manifests"],
+        "manifests": [
+            pattern
+            for pattern, path in patterns.items()
+            if any(re.fullmatch(path, file) for file in files)
+        ],
         "rules": {rule: True},
     }
     return world.snapshot({**files, "gitops-ds.yaml": orjson.dumps(settings)})
