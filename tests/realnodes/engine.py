@@ -1,14 +1,15 @@
-"""The image as buildah builds it from the Containerfile (`scripts/image`)."""
+"""The image as buildah builds it from the Containerfile (`scripts/image`), and its containers."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +22,7 @@ def problem() -> str:
     """Why this machine can't build the image; empty if it can."""
     if platform.system() != "Linux" or os.geteuid() != 0:
         return "the image is built by root on Linux"
-    absent = [one for one in ("buildah", "debootstrap") if not shutil.which(one)]
+    absent = [name for name in ("buildah", "debootstrap") if not shutil.which(name)]
     return f"missing for the image: {', '.join(absent)}; run `make setup-system`" if absent else ""
 
 
@@ -65,6 +66,18 @@ class Archive:
         ]
         return texts[-1]
 
+    def unpack(self, root: Path) -> None:
+        """Writes the files of the image below a directory. A whiteout removes a file of a lower
+        layer: https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts
+        """
+        for layer in self._layers():
+            entries = layer.getmembers()
+            for path in (root / entry.name for entry in entries):
+                if path.name.startswith(_WHITEOUT):
+                    _remove(path.with_name(path.name.removeprefix(_WHITEOUT)))
+            files = [entry for entry in entries if _WHITEOUT not in entry.name]
+            layer.extractall(root, files, numeric_owner=True, filter="fully_trusted")
+
     def _layers(self) -> Iterator[tarfile.TarFile]:
         with tarfile.open(self.path) as archive:
             for name in self._manifest(archive)["Layers"]:
@@ -77,6 +90,53 @@ class Archive:
     @staticmethod
     def _manifest(archive: tarfile.TarFile) -> dict[str, Any]:
         return dict(_json(archive, "manifest.json")[0])
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container of an image: its user and variables, a read-only root, a /tmp of its own. `root`
+    has the files of the image.
+    """
+
+    image: Archive
+    root: Path
+
+    def run(
+        self, *words: str, binds: Sequence[tuple[Path, str]] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a program; `binds` are directories with their places in the container."""
+        config = self.image.config["config"]
+        user, _, group = config["User"].partition(":")
+        directory = config["WorkingDir"]
+        mounts = "".join(
+            f"mkdir -p $m{place} && mount --bind {shlex.quote(str(here))} $m{place}\n"
+            for here, place in binds
+        )
+        # All mounts end with the namespace: unshare(1)
+        script = f"""set -e; m=$1; shift; mount --bind $m $m
+mkdir -p $m/proc $m/dev $m/tmp $m{directory}
+{mounts}mount -t proc proc $m/proc; mount --rbind /dev $m/dev
+mount -o remount,bind,ro $m; mount -t tmpfs tmpfs $m/tmp
+exec setpriv --no-new-privs chroot --userspec={user}:{group} --groups={group} $m \
+  sh -c 'cd {directory} && exec "$@"' sh "$@"
+"""
+        return subprocess.run(
+            ("unshare", "--mount", "--pid", "--fork", "sh", "-c", script, "sh", self.root, *words),
+            capture_output=True,
+            text=True,
+            env=dict(line.split("=", 1) for line in config["Env"]),
+            check=False,
+        )
+
+
+_WHITEOUT = ".wh."
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _json(archive: tarfile.TarFile, name: str) -> Any:
