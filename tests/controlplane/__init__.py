@@ -71,15 +71,27 @@ def programs(*options: str) -> Path:
     return Path(done.stdout.strip())
 
 
+_reserved: list[socket.socket] = []
+
+
 def free_port() -> int:
-    """A port without a listener at this moment, below the ports of outgoing connections (32768
-    and up on Linux).
+    """A port without a listener, below the ports of outgoing connections (32768 and up on Linux).
+
+    It stays reserved until this process ends, so that no other worker gets it before the server of
+    the caller listens: a socket that is bound and does not listen refuses this function, but no
+    server, as these set SO_REUSEADDR (https://man7.org/linux/man-pages/man7/socket.7.html).
     """
     while True:
         port = random.randrange(10240, 32768)
-        with socket.socket() as s, contextlib.suppress(OSError):
-            s.bind(("127.0.0.1", port))
-            return port
+        reserved = socket.socket()
+        try:
+            reserved.bind(("127.0.0.1", port))
+        except OSError:
+            reserved.close()
+            continue
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _reserved.append(reserved)
+        return port
 
 
 def _collection(namespace: str, plural: str) -> str:
