@@ -150,7 +150,11 @@ class Controller:
         self, ledger: RolloutLedger, seen: Observation, uid: str, annotation: str, text: str
     ) -> None:
         if self._is_claimed(seen.daemonset):
-            present = (revisions.annotations_of(one) for one in seen.revisions if one.uid == uid)
+            present = (
+                revisions.annotations_of(revision)
+                for revision in seen.revisions
+                if revision.uid == uid
+            )
             before = str(next(present, {}).get(annotation) or "")
             write = RecordWrite(uid, annotation, text, before)
             await ledger.announce(write)

@@ -210,7 +210,7 @@ def _by_node(
     """The units of creates, deletes and replacements. In a replacement the create follows the
     deletes of its node at once, before the built-in controller finds the node without a pod.
     """
-    created, earlier = {one.node for one in creates}, defaultdict[str, list[Action]](list)
+    created, earlier = {create.node for create in creates}, defaultdict[str, list[Action]](list)
     for action in deletes:
         earlier[action.node].append(action)
     return (

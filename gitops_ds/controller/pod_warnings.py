@@ -85,7 +85,9 @@ class PodWarnings:
         Without permission, after an error and after `AT_HALT` seconds they are the known ones.
         """
         followed = self._followed.get(key, {})
-        on_nodes = (one for one in followed.values() if one.pod.node in nodes)
+        on_nodes = (
+            followed_pod for followed_pod in followed.values() if followed_pod.pod.node in nodes
+        )
         await self._read(list(itertools.islice(on_nodes, AT_ONCE)), AT_HALT)
         return _causes(followed)
 
@@ -94,10 +96,18 @@ class PodWarnings:
         while self._may is not False:
             await asyncio.sleep(EVERY)
             now = self._clock()
-            due = [one for all in self._followed.values() for one in all.values() if one.due <= now]
+            due = [
+                followed_pod
+                for all in self._followed.values()
+                for followed_pod in all.values()
+                if followed_pod.due <= now
+            ]
             due = sorted(due, key=lambda one: one.due)[:AT_ONCE]
-            for one in due:
-                one.due, one.pause = now + one.pause, min(2 * one.pause, LONGEST)
+            for followed_pod in due:
+                followed_pod.due, followed_pod.pause = (
+                    now + followed_pod.pause,
+                    min(2 * followed_pod.pause, LONGEST),
+                )
             await self._read(due, SECONDS)
 
     async def _read(self, pods: Sequence[_UnwellPod], seconds: float) -> None:
@@ -108,7 +118,7 @@ class PodWarnings:
             async with asyncio.timeout(seconds):
                 self._may = self._may or await may_list(self._cluster)
                 if self._may:
-                    self._store(pods, await read(self._cluster, [one.pod for one in pods]))
+                    self._store(pods, await read(self._cluster, [pod.pod for pod in pods]))
         except errors.Forbidden:
             self._may = False
         except (errors.ClusterError, TimeoutError):
@@ -116,11 +126,11 @@ class PodWarnings:
 
     def _store(self, read: Iterable[_UnwellPod], causes: Mapping[str, PodCause]) -> None:
         changed = set[Key]()
-        for one in read:
-            cause = causes.get(one.pod.uid, one.cause)
-            if cause != one.cause:
-                one.cause = cause
-                changed.add(one.key)
+        for warning in read:
+            cause = causes.get(warning.pod.uid, warning.cause)
+            if cause != warning.cause:
+                warning.cause = cause
+                changed.add(warning.key)
         for key in sorted(changed):
             self._changed(key)
 

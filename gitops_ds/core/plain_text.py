@@ -33,7 +33,9 @@ def line(text: str, longest: int = LONGEST) -> str:
     return (
         text
         if text.isprintable()
-        else "".join(one if one.isprintable() else escaped(one) for one in text)
+        else "".join(
+            character if character.isprintable() else escaped(character) for character in text
+        )
     )
 
 

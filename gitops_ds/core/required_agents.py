@@ -43,4 +43,4 @@ class RequiredInGit(msgspec.Struct, frozen=True):
     @property
     def records(self) -> tuple[AgentRecord, ...]:
         """What is known of it, newest first."""
-        return tuple(one for one in (self.wanted, self.applied) if one is not None)
+        return tuple(template for template in (self.wanted, self.applied) if template is not None)

@@ -54,8 +54,8 @@ class StartupTaintPolicy(msgspec.Struct, frozen=True):
     def covers(self, taint: Taint) -> bool:
         """Whether we remove this taint; its value does not matter."""
         return any(
-            one.key == taint.key and one.effect in ("", taint.effect)
-            for one in (self.own, *self.others)
+            reader.key == taint.key and reader.effect in ("", taint.effect)
+            for reader in (self.own, *self.others)
         )
 
 
@@ -105,7 +105,7 @@ class NodeWait(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The agents with their reasons; that of the node comes first."""
-        agents = [one.text for one in self.agents] or [self.cause] * bool(self.cause)
+        agents = [agent.text for agent in self.agents] or [self.cause] * bool(self.cause)
         return "; ".join(agents if self.ready else ["the node is not ready", *agents])
 
 

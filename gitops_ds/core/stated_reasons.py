@@ -42,7 +42,7 @@ def by_commit(text: str) -> Mapping[str, str]:
 
 def of_commit(reasons: Mapping[str, str], commit: str) -> str:
     """The reason of a commit, by its first digits; empty if none is stated."""
-    return next((reasons[one] for one in sorted(reasons) if commit.startswith(one)), "")
+    return next((reasons[reason] for reason in sorted(reasons) if commit.startswith(reason)), "")
 
 
 def encoded(reasons: Mapping[str, str]) -> str | None:

@@ -224,7 +224,9 @@ class Cache:
         """The UIDs of all DaemonSets and revisions; none before all kinds were listed."""
         if not self.synced:
             return frozenset()
-        return {one.uid for one in self._daemonsets.values()} | set(self._revision_uids.values())
+        return {daemonset.uid for daemonset in self._daemonsets.values()} | set(
+            self._revision_uids.values()
+        )
 
     def with_uids(self, uids: Set[str]) -> set[Key]:
         """The DaemonSets with these UIDs, or with revisions that have them."""
@@ -233,7 +235,7 @@ class Cache:
             key
             for key, daemonset in self._daemonsets.items()
             if daemonset.uid in uids
-            or any(one.uid in uids for one in revisions_of(daemonset.uid, key.namespace))
+            or any(revision.uid in uids for revision in revisions_of(daemonset.uid, key.namespace))
         }
 
     @property

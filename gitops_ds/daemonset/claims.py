@@ -43,7 +43,7 @@ def claim(seen: Observation) -> Claim:
     actions: list[Action] = []
     # by identity: the pods of a revision share their labels (apimachinery/pods)
     labels = {id(pod.labels): pod.labels for pod in seen.pods}
-    selected = {id(one) for one in labels.values() if label_selector.all_match(selector, one)}
+    selected = {id(label) for label in labels.values() if label_selector.all_match(selector, label)}
     pods = tuple(
         pod
         for pod in seen.pods

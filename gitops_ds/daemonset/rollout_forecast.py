@@ -131,7 +131,10 @@ def _after(seen: Observation) -> Observation:
     return replace(
         seen,
         pods=(*pods, *new),
-        revisions=(*seen.revisions, *(one for one in new_revisions if one is not None)),
+        revisions=(
+            *seen.revisions,
+            *(revision for revision in new_revisions if revision is not None),
+        ),
     )
 
 
@@ -157,7 +160,9 @@ def _adopted(seen: Observation) -> Observation:
     owner = _owner(seen.daemonset)
     pods = tuple(replace(pod, owner=owner) if pod.uid in uids else pod for pod in seen.pods)
     return replace(
-        seen, pods=pods, revisions=tuple(one for one in seen.revisions if one.uid not in uids)
+        seen,
+        pods=pods,
+        revisions=tuple(revision for revision in seen.revisions if revision.uid not in uids),
     )
 
 

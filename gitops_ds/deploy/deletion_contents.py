@@ -83,7 +83,11 @@ async def _listed(
     cluster: ClusterReader, container: Key, body: Body, served: Iterable[Resource]
 ) -> Contents:
     if container.kind == "Namespace":
-        kinds = [one for one in served if one.namespaced and (one.group, one.kind) not in _IGNORED]
+        kinds = [
+            resource
+            for resource in served
+            if resource.namespaced and (resource.group, resource.kind) not in _IGNORED
+        ]
         which = Selection(namespace=container.name)
     else:
         kinds, which = list(live_state.defined_by(body).values()), Selection()
@@ -104,7 +108,7 @@ async def _listed(
 
     lists = await asyncio.gather(*map(listed, kinds))
     unlisted = tuple(kind.plural for kind, some in zip(kinds, lists, strict=True) if some is None)
-    return Contents(_roots(one for some in lists for one in some or ()), unlisted)
+    return Contents(_roots(entry for some in lists for entry in some or ()), unlisted)
 
 
 def _roots(bodies: Iterable[Body]) -> Mapping[Key, Body]:

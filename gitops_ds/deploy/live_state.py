@@ -292,7 +292,7 @@ def assemble(
         if (space := str(body["metadata"].get("namespace") or "")) in spaces:
             named.add((space, str(body["metadata"]["name"])))
         references = body["metadata"].get("ownerReferences") or ()
-        if by_uid.keys().isdisjoint(str(one.get("uid")) for one in references):
+        if by_uid.keys().isdisjoint(str(reference.get("uid")) for reference in references):
             continue  # of others, and most of a cluster are: their templates are not read
         revision = revisions.revision_of(body)
         if revision is None:

@@ -92,7 +92,7 @@ def judge(facts: Facts) -> tuple[Condition, str]:
             Condition.DELETIONS_HELD,
             f"commit {tip} is applied without its deletions: {ended.deletions_held[0].message}",
         )
-    kept = listed((one.message for one in ended.deletions_waiting), 1) if ended else ""
+    kept = listed((deletion.message for deletion in ended.deletions_waiting), 1) if ended else ""
     return Condition.SYNCED, f"commit {tip} is applied{f'; {kept}' if kept else ''}"
 
 
@@ -126,7 +126,9 @@ def after(
         message = stated_reasons.after(message, steering.suspend_reason)
     # a commit that is applied in part may be the last good one
     in_part = facts.ended is not None and not facts.ended.whole
-    failed = (one.key for one in (facts.ended.failed if facts.ended and error is None else ()))
+    failed = (
+        outcome.key for outcome in (facts.ended.failed if facts.ended and error is None else ())
+    )
     return replace(
         before,
         condition=condition,

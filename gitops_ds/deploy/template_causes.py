@@ -95,7 +95,7 @@ class CauseFinder:
         try:
             if await contained(head, {since}):
                 return frozenset()
-            known = {CommitId(one.commit) for one in state.causes.values()}
+            known = {CommitId(cause.commit) for cause in state.causes.values()}
             return known - await contained(head, known)
         except errors.GitopsError:
             return frozenset()
@@ -146,7 +146,7 @@ class CauseFinder:
         missing = [commit for commit in commits if commit not in self._rendered]
         if missing:
             self._rendered |= await self._source.render(missing)
-        known = {one: self._rendered[one] for one in commits if one in self._rendered}
+        known = {commit: self._rendered[commit] for commit in commits if commit in self._rendered}
         while len(self._rendered) > _REMEMBERED:
             self._rendered.popitem(last=False)
         return known

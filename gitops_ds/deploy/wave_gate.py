@@ -86,8 +86,8 @@ class EarlierContent:
         earlier = await self._find(since, tip, among)
         if earlier is None:
             return False
-        sides = [await self._prepared(one) for one in dict.fromkeys((tip, since, earlier))]
-        if not all(one.deployable for one in sides):
+        sides = [await self._prepared(commit) for commit in dict.fromkeys((tip, since, earlier))]
+        if not all(side.deployable for side in sides):
             return False
         return _has_only(sides[0].bundle, sides[1].bundle, sides[-1].bundle)
 
@@ -110,8 +110,8 @@ def _has_only(tip: Bundle, applied: Bundle, earlier: Bundle) -> bool:
 def _by_agent(bundle: Bundle) -> Mapping[str, Mapping[Key, Digest]]:
     """The manifests of each agent."""
     agents: defaultdict[str, dict[Key, Digest]] = defaultdict(dict)
-    for one in bundle.manifests.values():
-        agents[one.agent][one.key] = one.digest
+    for manifest in bundle.manifests.values():
+        agents[manifest.agent][manifest.key] = manifest.digest
     return agents
 
 

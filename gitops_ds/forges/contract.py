@@ -146,7 +146,7 @@ class Review(msgspec.Struct, frozen=True):
         at = self.at
         if at is None:
             return self
-        before = [(one.since, one.commit) for one in heads if one.since and one.since <= at]
+        before = [(head.since, head.commit) for head in heads if head.since and head.since <= at]
         return replace(self, commit=max(before)[1]) if before else self
 
 

@@ -87,8 +87,10 @@ class Gitea(GitHub):
     def read_team(self, reply: Any, team: str) -> str | None:
         """The search also finds parts of names."""
         name = team.partition("/")[2].lower()
-        teams = (one for one in (reply or {}).get("data") or () if one["name"].lower() == name)
-        return next((str(int(one["id"])) for one in teams), None)
+        teams = (
+            entry for entry in (reply or {}).get("data") or () if entry["name"].lower() == name
+        )
+        return next((str(int(entry["id"])) for entry in teams), None)
 
     def get_member(self, team: str, user: str, user_id: str) -> ForgeRequest:
         """404 for others."""

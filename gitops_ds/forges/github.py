@@ -142,7 +142,7 @@ class GitHub(ForgeApi):
 
     def read_merged(self, reply: Any) -> Sequence[MergedPullRequest]:
         """Open and closed ones have no merge time."""
-        return [merged(one) for one in reply or () if one.get("merged_at")]
+        return [merged(entry) for entry in reply or () if entry.get("merged_at")]
 
     def list_reviews(self, ref: PullRequestRef, page: int) -> ForgeRequest | None:
         """In the order of time: https://docs.github.com/rest/pulls/reviews"""
@@ -152,7 +152,7 @@ class GitHub(ForgeApi):
 
     def read_reviews(self, reply: Any) -> Sequence[Review]:
         """A review of a deleted account has no user."""
-        return [_review(one) for one in reply or () if one.get("user")]
+        return [_review(entry) for entry in reply or () if entry.get("user")]
 
     def get_member(self, team: str, user: str, user_id: str) -> ForgeRequest:
         """https://docs.github.com/rest/teams/members#get-team-membership-for-a-user"""

@@ -137,13 +137,13 @@ class GitLab(ForgeApi):
         """The number of the merge request within the project."""
         return [
             MergedPullRequest(
-                int(one["iid"]),
-                text(one["sha"]),
-                user_name(one["author"], "username"),
-                text(one["target_branch"]),
+                int(entry["iid"]),
+                text(entry["sha"]),
+                user_name(entry["author"], "username"),
+                text(entry["target_branch"]),
             )
-            for one in reply or ()
-            if one["state"] == "merged"
+            for entry in reply or ()
+            if entry["state"] == "merged"
         ]
 
     def list_reviews(self, ref: PullRequestRef, page: int) -> ForgeRequest | None:
@@ -160,13 +160,13 @@ class GitLab(ForgeApi):
         """
         return [
             Review(
-                user_name(one["user"], "username"),
-                str(int(one["user"]["id"])),
+                user_name(approval["user"], "username"),
+                str(int(approval["user"]["id"])),
                 ReviewState.APPROVED,
                 "",
-                seconds(one.get("approved_at")),
+                seconds(approval.get("approved_at")),
             )
-            for one in (reply or {}).get("approved_by") or ()
+            for approval in (reply or {}).get("approved_by") or ()
         ]
 
     def list_heads(self, ref: PullRequestRef) -> ForgeRequest | None:
@@ -177,8 +177,8 @@ class GitLab(ForgeApi):
     def read_heads(self, reply: Any) -> Sequence[PullRequestHead]:
         """Each push is a version."""
         return [
-            PullRequestHead(text(one["head_commit_sha"]), seconds(one["created_at"]))
-            for one in reply or ()
+            PullRequestHead(text(entry["head_commit_sha"]), seconds(entry["created_at"]))
+            for entry in reply or ()
         ]
 
     def get_member(self, team: str, user: str, user_id: str) -> ForgeRequest:

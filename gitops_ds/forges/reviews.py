@@ -76,7 +76,7 @@ class ReviewReader:
             raise errors.ForgeError(f"pull request {pull.number} has too many reviews")
         if (request := self._api.list_heads(ref)) is not None:
             heads = await self._send(request, self._api.read_heads)
-            return [one.at_head(heads) for one in reviews]
+            return [review.at_head(heads) for review in reviews]
         return reviews
 
     async def _send(self, request: ForgeRequest, read: Callable[[Any], T]) -> T:

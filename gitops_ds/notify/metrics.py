@@ -185,8 +185,8 @@ def _sources(statuses: Iterable[SourceStatus]) -> Iterator[Metric]:
     )
     for status in statuses:
         name = " ".join(filter(None, (status.repository, status.branch)))
-        for one in Condition:
-            condition.add_metric([name, one], one is status.condition)
+        for value in Condition:
+            condition.add_metric([name, value], value is status.condition)
         looked.add_metric([name], status.looked)
     yield from (condition, looked)
 
@@ -286,7 +286,7 @@ _DEFINITIONS = (
         "result",
     ),
 )
-_LABELLED = frozenset(one.name for one in _DEFINITIONS if one.label)
+_LABELLED = frozenset(definition.name for definition in _DEFINITIONS if definition.label)
 
 
 class MetricDescription(msgspec.Struct, frozen=True):
@@ -305,7 +305,9 @@ class Metrics:
         """All counters start at zero."""
         self._registry = CollectorRegistry()
         self._registry.register(_Standing(inside or MetricsSource()))
-        self._metrics = {one.name: one.register(self._registry) for one in _DEFINITIONS}
+        self._metrics = {
+            definition.name: definition.register(self._registry) for definition in _DEFINITIONS
+        }
         self.add(Sample("gitopsds_leader"))  # a service without replicas
 
     def handle(self, event: Event) -> None:
@@ -330,7 +332,9 @@ class Metrics:
 
     def descriptions(self) -> Iterator[MetricDescription]:
         """Every metric, in the order of the exposition text."""
-        labels = {one.name: (one.label,) for one in _DEFINITIONS if one.label}
+        labels = {
+            definition.name: (definition.label,) for definition in _DEFINITIONS if definition.label
+        }
         for family in self._registry.collect():
             suffix = "_total" if family.type == "counter" else ""
             named = labels.get(family.name) or tuple(getattr(family, "_labelnames", ()))

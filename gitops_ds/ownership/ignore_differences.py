@@ -84,9 +84,9 @@ def applied(body: Body, live: Body, rules: Sequence[IgnoreRule]) -> Body:
     for path, managers in named:  # in any order: each is the path of one value
         there, way = _live(body, live, path)
         others = {
-            one.manager
-            for one in field_managers.owners(live, way)
-            if not field_managers.is_ours(one)
+            owner.manager
+            for owner in field_managers.owners(live, way)
+            if not field_managers.is_ours(owner)
         }
         if (
             value_at(result, path) is MISSING

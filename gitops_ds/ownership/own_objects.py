@@ -202,11 +202,11 @@ def _may_select(selector: Mapping[str, Any], namespace: str) -> bool:
     """
     if _mapping(selector, "matchLabels").get(_NAMESPACE_NAME, namespace) != namespace:
         return False
-    for one in items_of(selector.get("matchExpressions")):
-        values = one.get("values")
-        if one.get("key") != _NAMESPACE_NAME or not isinstance(values, list):
+    for expression in items_of(selector.get("matchExpressions")):
+        values = expression.get("values")
+        if expression.get("key") != _NAMESPACE_NAME or not isinstance(values, list):
             continue
-        if (one.get("operator"), namespace in values) in (("In", False), ("NotIn", True)):
+        if (expression.get("operator"), namespace in values) in (("In", False), ("NotIn", True)):
             return False
     return True
 

@@ -30,7 +30,9 @@ def beyond(key: Key, body: Mapping[str, Any]) -> list[str]:
     found = set(_namespaces(body))
     if key.kind == "RoleBinding":
         found |= {
-            reference for one in items_of(body.get("subjects")) for reference in _subject(one)
+            reference
+            for subject in items_of(body.get("subjects"))
+            for reference in _subject(subject)
         }
     if (key.group, key.kind) == ("", "Service"):
         found |= set(_external_name(body.get("spec")))
@@ -67,7 +69,7 @@ def _namespaces(value: object) -> Iterator[str]:
     elif isinstance(value, Mapping):
         for name, below in value.items():
             if str(name).endswith(("Ref", "Refs")):
-                for one in items_of(below if isinstance(below, list) else [below]):
-                    if one.get("namespace"):
-                        yield f"namespace {one['namespace']}"
+                for item in items_of(below if isinstance(below, list) else [below]):
+                    if item.get("namespace"):
+                        yield f"namespace {item['namespace']}"
             yield from _namespaces(below)

@@ -28,7 +28,7 @@ def on_hold(manifest: Manifest, context: PlanContext) -> Skipped | None:
     if known is not None and known.source == cause.source and known.is_applied:
         return None
     commits, held = (cause.commit, *cause.commits), context.options.held
-    commit = next((one for one in commits if one.startswith(held)), None)
+    commit = next((full for full in commits if full.startswith(held)), None)
     if commit is None:
         return None
     words = (

@@ -133,7 +133,7 @@ def _sources(deployers: Iterable[GitDeployer | TemplateDeployer]) -> Mapping[str
 def _notifications(context: PartsContext) -> NotificationDispatcher | None:
     """The dispatcher of notifications, if the settings name receivers or forges."""
     service, events = context.service, context.events
-    if not (service.notify or any(one.forge for one in service.repositories)):
+    if not (service.notify or any(repository.forge for repository in service.repositories)):
         return None
     from gitops_ds.service.notifications import dispatcher
 

@@ -51,9 +51,9 @@ class Probes(msgspec.Struct, frozen=True):
             if isinstance(part, DeployerPart) and (status := part.status) is not None
         ]
         return "; ".join(
-            f"{one.repository}: {one.message}"
-            for one in statuses
-            if not EFFECTS[one.condition].ready
+            f"{of_repository.repository}: {of_repository.message}"
+            for of_repository in statuses
+            if not EFFECTS[of_repository.condition].ready
         )
 
     def stuck(self) -> str:
@@ -92,7 +92,9 @@ async def served(
         waiting=lambda: controller.waiting,
         ages=lambda: controller.observer.ages,
         waiting_nodes=controller.startup_taints.counts,
-        sources=lambda: [status for one in deployers if (status := one.status) is not None],
+        sources=lambda: [
+            status for deployer in deployers if (status := deployer.status) is not None
+        ],
     )
     counters = metrics.Metrics(source)
     async with contextlib.AsyncExitStack() as stack:
@@ -131,19 +133,19 @@ async def _page(service: Service, events: EventBus, parts: ServiceParts) -> Asyn
     from gitops_ds.service import page_view
 
     def followed() -> Iterable[page_view.RepositoryView]:
-        for one in parts.deployers:
-            if one.loop is not None:
-                facts = one.loop.bundle.cluster if one.loop.bundle is not None else None
+        for deployer in parts.deployers:
+            if deployer.loop is not None:
+                facts = deployer.loop.bundle.cluster if deployer.loop.bundle is not None else None
                 yield page_view.RepositoryView(
-                    one.loop.manifests,
-                    getattr(one, "repository", None),
+                    deployer.loop.manifests,
+                    getattr(deployer, "repository", None),
                     tuple(facts.pools) if facts is not None else (),
-                    one.status,
-                    one.clusters,
+                    deployer.status,
+                    deployer.clusters,
                     facts.name if facts is not None else "",
                 )
-            elif one.status is not None:
-                yield page_view.RepositoryView(status=one.status)
+            elif deployer.status is not None:
+                yield page_view.RepositoryView(status=deployer.status)
 
     name = service.cluster.name
     taints = parts.controller.startup_taints
@@ -188,10 +190,14 @@ def _webhook_routes(
     def targets() -> list[webhooks.WebhookTarget]:
         return [
             webhooks.WebhookTarget(
-                one.id, one.addresses, one.settings.branch, secrets[one], one.wake
+                deployer.id,
+                deployer.addresses,
+                deployer.settings.branch,
+                secrets[deployer],
+                deployer.wake,
             )
-            for one in deployers
-            if one.loop is not None
+            for deployer in deployers
+            if deployer.loop is not None
         ]
 
     hooks = webhooks.Hooks(targets, emit, time.time, max_bytes=settings.max_bytes)

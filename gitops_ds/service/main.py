@@ -172,7 +172,7 @@ async def _until(
 
 def _ready(service: Service, version: str) -> str:
     follows = (
-        f"following {', '.join(one.url for one in service.repositories)}"
+        f"following {', '.join(repository.url for repository in service.repositories)}"
         if service.repositories
         else "without a repository"
     )

@@ -119,7 +119,7 @@ class Shown:
     @property
     def cluster(self) -> str:
         """The cluster's name."""
-        names = (self._cluster, *(one.cluster for one in self._followed()), "cluster")
+        names = (self._cluster, *(deployer.cluster for deployer in self._followed()), "cluster")
         return next(filter(None, names))
 
     @property
@@ -140,20 +140,27 @@ class Shown:
     def wanted(self, key: Key) -> Body | None:
         """The manifest of the first repository that has the object."""
         return next(
-            (one.manifests[key].body for one in self._followed() if key in one.manifests), None
+            (
+                deployer.manifests[key].body
+                for deployer in self._followed()
+                if key in deployer.manifests
+            ),
+            None,
         )
 
     def pools(self) -> Sequence[Pool]:
         """The pools of the first repository with pools."""
-        return next((one.pools for one in self._followed() if one.pools), ())
+        return next((deployer.pools for deployer in self._followed() if deployer.pools), ())
 
     def sources(self) -> Sequence[SourceStatus]:
         """The status of each followed repository."""
-        return tuple(one.status for one in self._followed() if one.status is not None)
+        return tuple(
+            deployer.status for deployer in self._followed() if deployer.status is not None
+        )
 
     def clusters(self) -> Sequence[ClusterRow]:
         """The clusters of the first repository with an order."""
-        return next((one.clusters for one in self._followed() if one.clusters), ())
+        return next((deployer.clusters for deployer in self._followed() if deployer.clusters), ())
 
     def events(self) -> Sequence[PageEvent]:
         """The latest events, newest first."""
@@ -190,10 +197,10 @@ class Shown:
         began = clock()
         try:
             info = None
-            for one in self._followed():
-                if one.history is not None and info is None:
+            for deployer in self._followed():
+                if deployer.history is not None and info is None:
                     with contextlib.suppress(errors.GitopsError):
-                        info = await one.history.info(CommitId(id))
+                        info = await deployer.history.info(CommitId(id))
             if len(self._infos) >= _KEPT:
                 self._infos.clear()
             self._infos[id] = info
@@ -231,8 +238,8 @@ class Shown:
         try:
             yield
         finally:
-            for one in (*tasks, *self._requests.values()):
-                one.cancel()
+            for task in (*tasks, *self._requests.values()):
+                task.cancel()
 
 
 def page(shown: Shown, settings: PageSettings) -> Routes:

@@ -142,8 +142,10 @@ class Preparing:
         """As `rendered`, in one process; one by one if they exceed the limits together, to find
         the object that does.
         """
-        key = disk_cache.key(_VERSION, *(part for one in some for part in (one.uid, one.commit)))
-        private = any(one.secret for one in some)
+        key = disk_cache.key(
+            _VERSION, *(part for request in some for part in (request.uid, request.commit))
+        )
+        private = any(request.secret for request in some)
         answer = await self._limited(
             key,
             _Work("", _TEMPLATES, pickle.dumps((some, chosen)), self.seconds[:1], private),
@@ -159,7 +161,7 @@ class Preparing:
                     (_finding(some[0].source, answer, "make its templates smaller and simpler"),),
                 )
             }
-        alone = [await self._together((one,), chosen) for one in some]
+        alone = [await self._together((request,), chosen) for request in some]
         return {commit: taken for rendered in alone for commit, taken in rendered.items()}
 
     async def _limited(self, key: str, work: _Work) -> ProcessResult:

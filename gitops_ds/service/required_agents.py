@@ -54,7 +54,7 @@ class GitRequirements:
             return False
         deployers = self._deployers()
         if not deployers:
-            return any(one.knows_required for one in self._stored.values())
+            return any(state.knows_required for state in self._stored.values())
         # a repository without the right to let nodes wait delays none
         requiring = [deployer for deployer in deployers if deployer.requires_agents]
         return all(deployer.knows_required and _is_read(deployer) for deployer in requiring)
@@ -63,9 +63,9 @@ class GitRequirements:
         """The required agents; an object stays the same until it changes."""
         before = self._required
         found: dict[Key, RequiredInGit] = {}
-        for one in self._find():
-            known = before.get(one.key)
-            found.setdefault(one.key, known if known is not None and known == one else one)
+        for agent in self._find():
+            known = before.get(agent.key)
+            found.setdefault(agent.key, known if known is not None and known == agent else agent)
         self._required = found
         return tuple(found.values())
 

@@ -37,11 +37,15 @@ def required_by(
             None if wanted is None else wanted[key],
             applied.get(key),
             state.templates.get(key, TemplateHistory()),
-            frozenset(one.name for one in revisions if one.namespace == key.namespace),
+            frozenset(
+                revision.name for revision in revisions if revision.namespace == key.namespace
+            ),
             followed,
         )
 
 
 def of_states(states: Iterable[DeployerState]) -> Mapping[Key, RequiredInGit]:
     """The agents that the stored states require."""
-    return {one.key: one for state in states for one in required_by(state, None, followed=True)}
+    return {
+        agent.key: agent for state in states for agent in required_by(state, None, followed=True)
+    }

@@ -92,8 +92,8 @@ def state_of(
     taints = tuple(at for at, taint in enumerate(node.taints) if policy.covers(taint))
     bare = node
     if node.taints:
-        lasting = (one for one in node.taints if not one.key.startswith(_PASSING))
-        bare = replace(node, taints=tuple(one for one in lasting if not policy.covers(one)))
+        lasting = (taint for taint in node.taints if not taint.key.startswith(_PASSING))
+        bare = replace(node, taints=tuple(taint for taint in lasting if not policy.covers(taint)))
     required = [agent for agent in around.agents if agent.is_required_on(bare)]
     edited = [agent for agent in around.agents if agent.is_edited_onto(bare)]
     waits = []
@@ -104,12 +104,20 @@ def state_of(
     # the clock of the node may be ahead
     is_known = node.ready and node.ready_since <= around.now
     since = max(node.created, node.ready_since if is_known else 0.0, tainted_at)
-    ends = {one.agent: max(since, one.since) + policy.report_after for one in waits if one.stuck}
-    given_up = [one for one in waits if ends.get(one.agent, math.inf) <= around.now]
-    counted = [one for one in waits if ends.get(one.agent, math.inf) > around.now]
+    ends = {
+        agent_wait.agent: max(since, agent_wait.since) + policy.report_after
+        for agent_wait in waits
+        if agent_wait.stuck
+    }
+    given_up = [
+        agent_wait for agent_wait in waits if ends.get(agent_wait.agent, math.inf) <= around.now
+    ]
+    counted = [
+        agent_wait for agent_wait in waits if ends.get(agent_wait.agent, math.inf) > around.now
+    ]
     reported_at = since + policy.report_after
     times = [
-        *(one.until for one in counted if one.until is not None),
+        *(agent_wait.until for agent_wait in counted if agent_wait.until is not None),
         *(at for at in (*ends.values(), reported_at) if counted and at > around.now),
     ]
     return NodeState(
@@ -117,7 +125,7 @@ def state_of(
         taints,
         tuple(counted),
         tuple(given_up),
-        tuple(one.key for one in required),
+        tuple(agent.key for agent in required),
         since,
         min(times, default=None),
     )
@@ -156,7 +164,7 @@ def _untolerated(agent: RequiredAgent, node: Node) -> str:
     """The taints of the node that keep the agent away by its records, as `KEY:EFFECT`."""
     tolerated = agent.placers[0].tolerations
     return ", ".join(
-        one.text for one in node.taints if node_eligibility.untolerated(tolerated, [one])
+        taint.text for taint in node.taints if node_eligibility.untolerated(tolerated, [taint])
     )
 
 

@@ -69,7 +69,7 @@ class RequiredAgent(msgspec.Struct, frozen=True):
 
     def is_required_on(self, node: Node) -> bool:
         """Whether Git requires it on the node."""
-        return any(one.place(node) is Placement.RUN for one in self.placers)
+        return any(placer.place(node) is Placement.RUN for placer in self.placers)
 
     def is_edited_onto(self, node: Node) -> bool:
         """Whether only an edit in the cluster places it on the node."""
@@ -79,9 +79,9 @@ class RequiredAgent(msgspec.Struct, frozen=True):
 
     def template_of(self, pod: Pod, mirrors: Sequence[str] = ()) -> PodContent | None:
         """The template that makes a pod the agent; None for another pod."""
-        for one in self._named_by(pod):
-            if pod.content and not pod_contents.difference(one.content, pod.content, mirrors):
-                return one.content
+        for template in self._named_by(pod):
+            if pod.content and not pod_contents.difference(template.content, pod.content, mirrors):
+                return template.content
         return None
 
     def difference(self, pod: Pod, mirrors: Sequence[str] = ()) -> str:
@@ -92,7 +92,7 @@ class RequiredAgent(msgspec.Struct, frozen=True):
         return "its pod has neither the proven template nor that of an opened stage"
 
     def _named_by(self, pod: Pod) -> Iterator[CountedTemplate]:
-        return (one for one in self.templates.counted if one.may_be_of(pod))
+        return (template for template in self.templates.counted if template.may_be_of(pod))
 
 
 def agent_of(
@@ -153,7 +153,7 @@ def _missing(required: RequiredInGit) -> PodTemplates:
 
 def _any_of(required: RequiredInGit) -> tuple[CountedTemplate, ...]:
     """The recorded templates: without a rollout policy nodes get each one at once."""
-    contents = dict.fromkeys(one for record in required.records for one in record.contents)
+    contents = dict.fromkeys(content for record in required.records for content in record.contents)
     return tuple(map(CountedTemplate, contents))
 
 

@@ -220,13 +220,13 @@ class StartupTaints:
 
     def _next_look(self) -> float | None:
         now = self._in.clock()
-        times = [*self._alarms.values(), *(one.until for one in self._held.values())]
+        times = [*self._alarms.values(), *(held.until for held in self._held.values())]
         times += (
             since + self._policy.not_ready_for
             for agents in self._unready.values()
             for since in agents.values()
         )
-        if not self._git.applied() and any(one.taints for one in self._states.values()):
+        if not self._git.applied() and any(state.taints for state in self._states.values()):
             times.append(now + APPLIED_EVERY)
         return min((time for time in times if time > now), default=None)
 
@@ -436,7 +436,7 @@ class StartupTaints:
         for name, wait in self._waits.items():
             if now < wait.since + self._policy.report_after:
                 continue
-            agents = frozenset(one.agent for one in wait.agents)
+            agents = frozenset(agent.agent for agent in wait.agents)
             if self._leadership.leads and self._reported.get(name) != (wait.uid, agents):
                 self._reported[name] = wait.uid, agents
                 self._in.emit(NodeWaitsForAgents(now, name, wait.uid, wait))

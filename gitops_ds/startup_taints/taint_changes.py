@@ -49,11 +49,11 @@ def additions(
     if not late:
         return ()
     common = _common(states.values(), policy)
-    tainted = sum(policy.own in _plain(one.node.taints) for one in states.values())
+    tainted = sum(policy.own in _plain(state.node.taints) for state in states.values())
     left = policy.most(len(states)) - tainted - len(unready.pending)
     changes: list[TaintChange] = []
     for name in sorted(late, key=lambda name: (min(unready.since[name].values()), name)):
-        agents = tuple(one for one in late[name] if one.agent not in common)
+        agents = tuple(wait for wait in late[name] if wait.agent not in common)
         if agents and len(changes) < left:
             node = states[name].node
             changes.append(TaintChange(name, node.uid, node.taints, (), policy.own, agents))
@@ -69,9 +69,11 @@ def follow(
     keys = {agent.uid: agent.key for agent in around.agents}
     created = {keys.get(pod.owner.uid): pod.created for pod in pods if pod.owner is not None}
     return {
-        one.agent: max(before.get(one.agent, around.now), created.get(one.agent, 0.0), state.since)
-        for one in state.waits
-        if not (one.stuck or one.planned)
+        wait.agent: max(
+            before.get(wait.agent, around.now), created.get(wait.agent, 0.0), state.since
+        )
+        for wait in state.waits
+        if not (wait.stuck or wait.planned)
     }
 
 
@@ -129,11 +131,11 @@ def _late(
         if name in unready.pending or policy.own in _plain(state.node.taints):
             continue
         agents = tuple(
-            one
-            for one in state.waits
-            if one.until is None
-            and one.agent in times
-            and now >= times[one.agent] + policy.not_ready_for
+            wait
+            for wait in state.waits
+            if wait.until is None
+            and wait.agent in times
+            and now >= times[wait.agent] + policy.not_ready_for
         )
         if agents:
             late[name] = agents
@@ -146,13 +148,13 @@ def _common(states: Iterable[NodeState], policy: StartupTaintPolicy) -> frozense
     for state in states:
         required.update(state.required)
         if state.node.ready:
-            unready.update(one.agent for one in (*state.waits, *state.given_up))
+            unready.update(wait.agent for wait in (*state.waits, *state.given_up))
     return frozenset(key for key, count in unready.items() if count > policy.most(required[key]))
 
 
 def _plain(taints: Iterable[Taint]) -> set[Taint]:
     """The taints without their values."""
-    return {Taint(one.key, one.effect) for one in taints}
+    return {Taint(taint.key, taint.effect) for taint in taints}
 
 
 FORGOTTEN_AFTER = 600.0  # seconds after a removal; later ones count as the first

@@ -51,12 +51,17 @@ async def read(
     ClusterError.
     """
     if not has_nodes:
-        return AgentHealths({one.daemonset.key: _by_status(one) for one in seen})
+        return AgentHealths(
+            {observation.daemonset.key: _by_status(observation) for observation in seen}
+        )
     warnings = await _warnings(cluster, seen)
     assemble = staged_rollouts.from_objects(applied, warnings, others)
     return AgentHealths(
         await _healths(cluster, seen, assemble, warnings),
-        {one.daemonset.key: staged_rollouts.read(one, assemble) for one in seen},
+        {
+            observation.daemonset.key: staged_rollouts.read(observation, assemble)
+            for observation in seen
+        },
     )
 
 
@@ -73,10 +78,10 @@ async def _warnings(cluster: ClusterReader, seen: Sequence[Observation]) -> Mapp
     of_each = (
         [
             pod
-            for pod in pod_warnings.unwell(one).values()
-            if pod_warnings.first_read(pod) <= one.now
+            for pod in pod_warnings.unwell(observation).values()
+            if pod_warnings.first_read(pod) <= observation.now
         ]
-        for one in seen
+        for observation in seen
     )
     in_turn = (pod for pods in itertools.zip_longest(*of_each) for pod in pods if pod is not None)
     try:
@@ -92,14 +97,19 @@ async def _healths(
     warnings: Mapping[str, PodCause],
 ) -> Mapping[Key, Health]:
     """The health of each agent; if nodes wait for a pod, with the reason of refused pods."""
-    healths = {one.daemonset.key: health.judge(one, "", assemble, warnings) for one in seen}
+    healths = {
+        observation.daemonset.key: health.judge(observation, "", assemble, warnings)
+        for observation in seen
+    }
     if any(map(waits_for_pods, healths.values())):
         why = await refused_pods(cluster, seen[0].now)
-        for one in seen:
-            if waits_for_pods(healths[one.daemonset.key]) and (
-                refused := why.get(one.daemonset.uid)
+        for observation in seen:
+            if waits_for_pods(healths[observation.daemonset.key]) and (
+                refused := why.get(observation.daemonset.uid)
             ):
-                healths[one.daemonset.key] = health.judge(one, refused, assemble, warnings)
+                healths[observation.daemonset.key] = health.judge(
+                    observation, refused, assemble, warnings
+                )
     return healths
 
 

@@ -153,30 +153,37 @@ async def list_agents(
             "status (docs/guides/permissions.md#read-access has the ClusterRole)"
         )
     observed = [one for key in content.keys if (one := content.observe(key, now)) is not None]
-    seen = [one for one in observed if not competing_controller.is_probe(one.daemonset.raw)]
+    seen = [
+        observation
+        for observation in observed
+        if not competing_controller.is_probe(observation.daemonset.raw)
+    ]
     if ledger is not None:
         seen = [
-            ledger.as_announced(one) if ledger.announces(one.daemonset) else one for one in seen
+            ledger.as_announced(observation)
+            if ledger.announces(observation.daemonset)
+            else observation
+            for observation in seen
         ]
     owners = await read_owners(cluster, state_namespace, seen, now)
     if ledger is not None:  # a service announces each DaemonSet that it applies
         seen = [
-            ledger.as_announced(one)
-            if not ledger.announces(one.daemonset) and owner(one) in owners.sources
-            else one
-            for one in seen
+            ledger.as_announced(observation)
+            if not ledger.announces(observation.daemonset) and owner(observation) in owners.sources
+            else observation
+            for observation in seen
         ]
-    applied = [one for one in seen if owners.applied(one)]
+    applied = [observation for observation in seen if owners.applied(observation)]
     healths = await agent_healths.read(cluster, seen, applied, has_nodes=not unseen, others=content)
     return tuple(
         Agent(
-            one,
-            healths.healths[one.daemonset.key],
-            owners.states.get(owner(one), DeployerState()),
-            owners.sources.get(owner(one)),
-            rollout=healths.rollouts.get(one.daemonset.key),
+            observation,
+            healths.healths[observation.daemonset.key],
+            owners.states.get(owner(observation), DeployerState()),
+            owners.sources.get(owner(observation)),
+            rollout=healths.rollouts.get(observation.daemonset.key),
         )
-        for one in seen
+        for observation in seen
     )
 
 
@@ -202,7 +209,7 @@ async def read_owners(
     cluster: ClusterReader, state_namespace: str, seen: Sequence[Observation], now: float
 ) -> Owners:
     """The owners of these DaemonSets. Raises ClusterError."""
-    ids = sorted({owner(one) for one in seen} - {""})
+    ids = sorted({owner(observation) for observation in seen} - {""})
     states = await asyncio.gather(*(_state(cluster, state_namespace, id) for id in ids))
     sources = await _sources(cluster, state_namespace, now) if ids else {}
     return Owners(dict(zip(ids, states, strict=True)), sources)

@@ -15,7 +15,7 @@ def of_commit(agent: Agent, commit: str) -> str:
     one.
     """
     known = (agent.seen.daemonset.annotations, *map(revisions.annotations_of, agent.seen.revisions))
-    causes = (one.get(names.CHANGE_CAUSE) for one in known if _names(one, commit))
+    causes = (stated.get(names.CHANGE_CAUSE) for stated in known if _names(stated, commit))
     return next((cause for cause in causes if cause), "")
 
 

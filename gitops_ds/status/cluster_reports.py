@@ -67,7 +67,9 @@ def report(inputs: ReportInput, before: ClusterReport | None, now: float) -> Clu
     applied = status.applied or CommitId("")
     state, message = _judge(inputs)
     proved = () if before is None or state is ClusterState.FAILED else before.proved
-    if state is ClusterState.PROVED and applied not in {one.commit for one in proved}:
+    if state is ClusterState.PROVED and applied not in {
+        proved_commit.commit for proved_commit in proved
+    }:
         proved = (*proved, ProvedCommit(applied, now))[-KEPT:]
     same = before is not None and (before.state, before.applied) == (state, applied)
     return ClusterReport(
@@ -100,7 +102,7 @@ def due(
     same = replace(current, at=published.at) == published
     times = [] if same else [published.at + COUNTS_EVERY]
     if current.state is not ClusterState.FAILED:
-        ends = (one.at + soak for one in current.proved for soak in soaks)
+        ends = (proved_commit.at + soak for proved_commit in current.proved for soak in soaks)
         times += [end for end in ends if end > published.at]
     return min(times, default=None)
 
@@ -129,7 +131,7 @@ def _judge(inputs: ReportInput) -> tuple[ClusterState, str]:
     if status.condition not in _CURRENT or not whole:
         return ClusterState.PROGRESSING, texts.words(status.message)
     waiting = sorted(inputs.daemonsets - {agent.key for agent in inputs.agents})
-    late = [*waiting, *(one.key for one in inputs.agents if not _is_well(inputs, one))]
+    late = [*waiting, *(agent.key for agent in inputs.agents if not _is_well(inputs, agent))]
     if late:
         rolling = next((a.rollout for a in inputs.agents if a.key == late[0]), None)
         stage = f" {rolling.progress}" if rolling is not None else ""
@@ -214,7 +216,8 @@ def as_json(row: ClusterRow) -> dict[str, Any]:
         "since": _time(report.since) if report else "",
         "reported": _time(report.at) if report else "",
         "proved": [
-            {"commit": one.commit, "at": _time(one.at)} for one in (report.proved if report else ())
+            {"commit": proved_commit.commit, "at": _time(proved_commit.at)}
+            for proved_commit in (report.proved if report else ())
         ],
         "agents": report.agents if report else 0,
         "well": report.well if report else 0,

@@ -325,13 +325,13 @@ def staged_faults(judged: NodeFaults, rollout: StagedRollout) -> NodeFaults:
         name: replace(node, blame=Blame.UNKNOWN) if node.blame is Blame.DESIGN else node
         for name, node in by_pod.items()
     }
-    for one in rollout.stages.nodes:
-        by_node.pop(one.node, None)
-        node = _node(one, by_pod.get(one.node))
+    for staged in rollout.stages.nodes:
+        by_node.pop(staged.node, None)
+        node = _node(staged, by_pod.get(staged.node))
         if node is not None and node.blame is Blame.TEMPLATE and rollout.halt is None:
             node = replace(node, blame=Blame.UNKNOWN)  # one more node decides the cause
         if node is not None:
-            by_node[one.node] = node
+            by_node[staged.node] = node
     times = [time for time in (judged.again, rollout.stages.wake_at) if time is not None]
     nodes = tuple(by_node[name] for name in sorted(by_node))
     return NodeFaults(judged.eligible, nodes, min(times, default=None))

@@ -225,7 +225,7 @@ def _value(text: str) -> Any:
         if len(word) > _LONGEST:
             raise _Unsure
         return _mapping(_PAIRS.findall(word))
-    return [_scalar(one) for one in ITEMS.findall(word)] if word[0] == "[" else _scalar(word)
+    return [_scalar(item) for item in ITEMS.findall(word)] if word[0] == "[" else _scalar(word)
 
 
 def _mapping(pairs: list[tuple[str, str]]) -> dict[str, scalars.Scalar]:

@@ -37,8 +37,8 @@ class Splice(msgspec.Struct, frozen=True):
 
 def joined(text: str, splices: list[Splice]) -> str:
     """The text after the splices, which must not overlap."""
-    for one in sorted(splices, key=lambda one: (-one.start, one.start - one.end, one.depth)):
-        text = text[: one.start] + one.text + text[one.end :]
+    for splice in sorted(splices, key=lambda one: (-one.start, one.start - one.end, one.depth)):
+        text = text[: splice.start] + splice.text + text[splice.end :]
     return text
 
 
@@ -202,10 +202,10 @@ class Text:
     def _out_of_flow(self, node: Node, index: int) -> list[Splice] | None:
         spans = [
             (
-                self._at((one[0] if isinstance(one, tuple) else one).start_mark),
-                self._at((one[1] if isinstance(one, tuple) else one).end_mark),
+                self._at((child[0] if isinstance(child, tuple) else child).start_mark),
+                self._at((child[1] if isinstance(child, tuple) else child).end_mark),
             )
-            for one in node.value
+            for child in node.value
         ]
         start, end = self._span(node)
         if len(spans) == 1:

@@ -64,8 +64,8 @@ def in_the_image(
 def rules(work: Work) -> set[str]:
     """What the report on code quality complains of."""
     return {
-        one["check_name"]
-        for one in json.loads((work.clone / ".gitops-ds/quality.json").read_text())
+        entry["check_name"]
+        for entry in json.loads((work.clone / ".gitops-ds/quality.json").read_text())
     }
 
 

@@ -108,7 +108,9 @@ def test_files_with_the_version_of_the_tag_are_released() -> None:
     ],
 )
 def test_a_file_of_another_version_is_reported(more: dict[str, str], tag: str, line: str) -> None:
-    assert any(line in one for one in releasing.mismatches(versions(**more), CHANGELOG, tag))
+    assert any(
+        line in mismatch for mismatch in releasing.mismatches(versions(**more), CHANGELOG, tag)
+    )
 
 
 def test_a_prerelease_has_a_chart_with_a_semantic_version() -> None:
@@ -195,12 +197,12 @@ def test_the_krew_manifest_names_one_archive_for_each_platform() -> None:
     assert document["spec"]["version"] == "v0.2.0"
     assert len(document["spec"]["shortDescription"]) <= 50
     platforms = document["spec"]["platforms"]
-    assert [tuple(one["selector"]["matchLabels"].values()) for one in platforms] == list(
+    assert [tuple(platform["selector"]["matchLabels"].values()) for platform in platforms] == list(
         releasing.PLATFORMS
     )
-    for one in platforms:
-        assert one["uri"] == f"{releasing.HOME}/releases/download/v0.2.0/plugin.tar.gz"
-        assert (one["sha256"], one["bin"]) == ("b" * 64, "kubectl-gitops_ds")
+    for platform in platforms:
+        assert platform["uri"] == f"{releasing.HOME}/releases/download/v0.2.0/plugin.tar.gz"
+        assert (platform["sha256"], platform["bin"]) == ("b" * 64, "kubectl-gitops_ds")
 
 
 def test_checksums_have_the_form_of_sha256sum(tmp_path: Path) -> None:

@@ -39,14 +39,14 @@ def test_dependabot_updates_each_kind_of_dependency() -> None:
     file = GITHUB / "dependabot.yml"
     assert not valid("vendor.dependabot", file)
     updates = workflow(file)["updates"]
-    assert {one["package-ecosystem"] for one in updates} == {
+    assert {update["package-ecosystem"] for update in updates} == {
         "docker",
         "github-actions",
         "gomod",
         "pip",
     }
-    for one in updates:
-        for directory in one.get("directories", [one.get("directory")]):
+    for update in updates:
+        for directory in update.get("directories", [update.get("directory")]):
             assert (files.ROOT / directory.lstrip("/")).is_dir()
 
 

@@ -155,7 +155,7 @@ def written(entry: Mapping[str, object]) -> str:
 def undeclared(seen: Seen, declared: Writes) -> set[str]:
     """What the table does not have."""
     kinds = declared.cluster.keys() | (IN_GIT if "*" in declared.cluster else set())
-    wrong = {f"cluster: {one}" for one in seen.resources - kinds}
+    wrong = {f"cluster: {resource}" for resource in seen.resources - kinds}
     wrong |= {seen.failure} - {""}
     for name in seen.files:
         top, _, rest = name.partition("/")

@@ -49,4 +49,6 @@ def test_a_revision_of_the_controller_of_kubernetes_is_never_a_target(
     (live,) = read("daemonsets")
     seen = live_state.assemble({key_of(live): live}, [forged], [])
     assert seen.targets == {}
-    assert [one.name for one in seen.revisions[key_of(live)]] == [forged["metadata"]["name"]]
+    assert [revision.name for revision in seen.revisions[key_of(live)]] == [
+        forged["metadata"]["name"]
+    ]

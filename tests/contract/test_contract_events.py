@@ -47,9 +47,9 @@ async def test_after_a_rollout_of_a_thousand_nodes_every_class_of_events_is_in_t
     for kind in events.concrete():
         for sample in events.samples(kind):
             expected |= {
-                (one.reason, one.about.name)
-                for one in EventRecorder(state, of_pods).kube_events(sample)
-                if one.about.name in NAMES
+                (event.reason, event.about.name)
+                for event in EventRecorder(state, of_pods).kube_events(sample)
+                if event.about.name in NAMES
             }
             writer.handle(sample)
         await eventually(lambda: _is_empty(writer))

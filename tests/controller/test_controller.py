@@ -334,7 +334,7 @@ async def test_an_internal_error_at_one_daemonset_delays_no_other_and_is_retried
         await asyncio.sleep(60)
         seen = controller.observer.observe(key_of(other))
         assert health.judge(seen).state is HealthState.HEALTHY
-        restarts = [one for one in there.records if isinstance(one, base.TaskRestarted)]
+        restarts = [record for record in there.records if isinstance(record, base.TaskRestarted)]
         assert 1 < len(restarts) < 30
         assert f"{KEY}: KeyError" in restarts[0].text()
         failing = False

@@ -100,7 +100,7 @@ async def taints(there: Setup) -> dict[str, tuple[Taint, ...]]:
 
 
 def events(there: Setup, kind: type[base.Event]) -> list[Any]:
-    return [one for one in there.records if isinstance(one, kind)]
+    return [record for record in there.records if isinstance(record, kind)]
 
 
 def patches(client: simulator.Client) -> int:
@@ -373,7 +373,7 @@ async def test_a_refusal_of_all_nodes_is_reported_once_and_tried_with_one_of_the
         assert patches(there.cluster) <= 16 + 20
         waits = controller.startup_taints.waits
         assert len(waits) == 200
-        assert all("its taints are not changed" in one.cause for one in waits.values())
+        assert all("its taints are not changed" in wait.cause for wait in waits.values())
         there.cluster.faults = faults.none
         await asyncio.sleep(61)
         assert set((await taints(there)).values()) == {()}

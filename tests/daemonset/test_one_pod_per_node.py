@@ -336,7 +336,7 @@ def test_the_oldest_of_several_pods_on_their_node_stays() -> None:
 def test_nodes_after_the_first_burst_are_left_to_the_next_reconciliation() -> None:
     changes, _ = decide.moves(World(daemonset(), 260).observe())
     assert (len(changes.creates), len(changes.later)) == (250, 10)
-    assert {one.node for one in changes.creates}.isdisjoint(changes.later)
+    assert {create.node for create in changes.creates}.isdisjoint(changes.later)
 
 
 def test_a_duplicate_names_the_pod_that_stays() -> None:
@@ -346,8 +346,8 @@ def test_a_duplicate_names_the_pod_that_stays() -> None:
     world.now += 10
     world.existing("second", "node-0")
     world.existing("third", "node-0")
-    deletes = [one for one in world.turn().actions if isinstance(one, DeletePod)]
-    assert {one.key.name: one.why for one in deletes} == {
+    deletes = [action for action in world.turn().actions if isinstance(action, DeletePod)]
+    assert {delete.key.name: delete.why for delete in deletes} == {
         "second": f"{first} runs there already",
         "third": f"{first} runs there already",
     }
@@ -378,5 +378,5 @@ def test_with_surge_an_ended_pod_is_replaced_where_the_node_needs_one(
     pod["status"]["phase"] = "Failed"
     world.nodes[0]["spec"]["taints"] = taints
     decision = world.turn()
-    assert sum(isinstance(one, CreatePod) for one in decision.actions) == creates
-    assert any(isinstance(one, DeletePod) for one in decision.actions)
+    assert sum(isinstance(action, CreatePod) for action in decision.actions) == creates
+    assert any(isinstance(action, DeletePod) for action in decision.actions)

@@ -103,7 +103,7 @@ def test_the_nodes_without_an_available_pod_are_limited(
 ) -> None:
     layout = decide.layout(world_of(letters).observe())
     changes = rolling_update._replace(layout, most)
-    assert "".join(one.node.removeprefix("node-") for one in changes.deletes) == deleted
+    assert "".join(delete.node.removeprefix("node-") for delete in changes.deletes) == deleted
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_a_failed_pod_may_stay_for_the_longest_backoff_and_no_longer() -> None:
 
 
 def kinds(there: Scene, ours: str) -> set[DifferenceKind]:
-    return {one.what for one in there.differences if one.ours.startswith(ours)}
+    return {difference.what for difference in there.differences if difference.ours.startswith(ours)}
 
 
 @pytest.mark.parametrize(("seconds", "differences"), [(QUIET, 0), (QUIET + 1, 1)])
@@ -314,7 +314,7 @@ def test_a_deleted_pod_that_ends_before_it_vanishes_leaves_its_node_at_risk() ->
     there.fail(first)
     there.end(next(one.node for one in there.world.parsed() if one.node != first))
     there.look()
-    assert [one.theirs for one in there.differences] == ["put 2 at risk"]
+    assert [difference.theirs for difference in there.differences] == ["put 2 at risk"]
 
 
 @pytest.mark.parametrize(
@@ -364,9 +364,11 @@ def test_with_surge_only_a_pod_of_another_template_on_its_node_explains_a_new_on
     there.look()
     there.world.now += STANDSTILL
     there.look()
-    assert [one.theirs for one in there.differences if one.what is DifferenceKind.CREATE] == [
-        "made agent-twin"
-    ]
+    assert [
+        difference.theirs
+        for difference in there.differences
+        if difference.what is DifferenceKind.CREATE
+    ] == ["made agent-twin"]
 
 
 def test_a_stalled_rollout_that_becomes_on_delete_exceeds_no_budget() -> None:
@@ -415,7 +417,11 @@ def test_only_with_surge_a_rollout_creates_a_new_pod_beside_the_old_one(
     there.look()
     there.world.now += STANDSTILL
     there.look()
-    found = {one.theirs for one in there.differences if one.what is DifferenceKind.CREATE}
+    found = {
+        difference.theirs
+        for difference in there.differences
+        if difference.what is DifferenceKind.CREATE
+    }
     assert found == ({"made agent-new"} if superfluous else set())
 
 
@@ -436,5 +442,9 @@ def test_new_pods_that_failed_are_not_a_difference_before_one_that_did_not(
     there.look()
     there.world.now += STANDSTILL
     there.look()
-    found = [one.theirs for one in there.differences if one.what is DifferenceKind.CREATE]
+    found = [
+        difference.theirs
+        for difference in there.differences
+        if difference.what is DifferenceKind.CREATE
+    ]
     assert found == (["made z-second"] if superfluous else [])

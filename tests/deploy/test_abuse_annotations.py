@@ -150,9 +150,9 @@ async def test_a_template_with_the_label_of_a_rollout_loses_no_pod_again_and_aga
     await rollout_scene.delete(scene, "node-9")
     await asyncio.sleep(60)
     deletes = [
-        one.action.node
-        for one in scene.events[before:]
-        if isinstance(one, Performed) and isinstance(one.action, DeletePod)
+        event.action.node
+        for event in scene.events[before:]
+        if isinstance(event, Performed) and isinstance(event.action, DeletePod)
     ]
     assert not {"node-new", "node-9"} & set(deletes), deletes
     assert all(scene.pods()[node][1].ready for node in ("node-new", "node-9"))

@@ -157,7 +157,7 @@ class BranchScene:
         source = CommitSource(self.repository.line, self._render, self._contained)
         causes = await CauseFinder(source).of(located, state, Live({}))
         cause = causes.get(AGENT) or state.causes[AGENT]
-        names = [self.upstream.git("log", "-1", "--format=%s", one) for one in cause.commits]
+        names = [self.upstream.git("log", "-1", "--format=%s", commit) for commit in cause.commits]
         assert self.upstream.git("log", "-1", "--format=%s", cause.commit) == cause.subject
         return cause.subject, tuple(names), cause.exact
 
@@ -173,13 +173,13 @@ class BranchScene:
         return DeployerState(last_attempted=head, last_good=head, causes=causes)
 
     async def _contained(self, head: CommitId, commits: Set[CommitId]) -> Set[CommitId]:
-        return {one for one in commits if await self.repository.is_ancestor(one, head)}
+        return {commit for commit in commits if await self.repository.is_ancestor(commit, head)}
 
     async def _render(self, commits: Sequence[CommitId]) -> dict[CommitId, RenderedCommit]:
         self.renders += len(commits)
         return {
-            one: git_template.rendered(rendering.render(await self.repository.snapshot(one)))
-            for one in commits
+            commit: git_template.rendered(rendering.render(await self.repository.snapshot(commit)))
+            for commit in commits
         }
 
 

@@ -31,7 +31,7 @@ async def test_drift_seen_by_the_watch_is_corrected_two_seconds_later(scene: Sce
     await edit(scene.cluster)
     await asyncio.sleep(2)  # no reconciliation is requested
     assert await scene.image() == "1"
-    assert [type(one) for one in scene.events_of(DriftEvent)] == [
+    assert [type(event) for event in scene.events_of(DriftEvent)] == [
         DriftDetected,
         DriftCorrected,
     ]

@@ -172,7 +172,7 @@ async def test_a_policy_that_leaves_git_ends_the_rollout_without_a_hold(
     scene.history.policy = ""
     scene.push("3")
     await scene.until(lambda: len(scene.on("3")) == NODES)
-    assert not any(isinstance(one, RolloutHeld) for one in scene.events)
+    assert not any(isinstance(event, RolloutHeld) for event in scene.events)
     known = await rollout_ledger.read(scene.cluster, "gitops-ds")
     assert known is not None
     body = await scene.daemonset()

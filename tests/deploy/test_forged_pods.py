@@ -56,6 +56,6 @@ async def test_an_image_that_a_tenant_changes_in_a_pod_neither_proves_nor_halts(
             await kubelet.patch(POD, "default", name, {"status": status}, subresource="status")
     await asyncio.sleep(5)
     await ends(scene, "2")
-    assert not [one for one in scene.events if isinstance(one, RolloutHalted)]
+    assert not [event for event in scene.events if isinstance(event, RolloutHalted)]
     images = {image for image, _ in scene.pods().values()}
     assert images == {"2"}

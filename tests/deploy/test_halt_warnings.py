@@ -79,7 +79,7 @@ def halted(
 def test_a_halt_has_the_events_of_its_pods(powers: Powers) -> None:
     halt, _, _ = halted([LIVENESS], powers)
     assert len(halt.nodes) == 2
-    for text in (halt.message, *(one.message for one in halt.nodes)):
+    for text in (halt.message, *(node.message for node in halt.nodes)):
         assert LIVENESS["message"] in text
 
 

@@ -48,7 +48,7 @@ async def test_a_halted_template_is_remembered_after_the_revert_and_held_when_ap
     await asyncio.sleep(3600)
     assert scene.on("1") == set(scene.pods())
     assert await scene.tag() == "1"
-    reasons = [one.hold.reason for one in scene.events if isinstance(one, RolloutHeld)]
+    reasons = [event.hold.reason for event in scene.events if isinstance(event, RolloutHeld)]
     (reason,) = [one for one in reasons if "halted before" in one]
     assert reason.startswith("this template was halted before, with commit 000000000000: ")
     assert scene.decision.halt is None
@@ -106,10 +106,10 @@ async def test_the_target_names_the_last_commit_without_the_template(scene: Scen
     scene.push("3")
     await asyncio.sleep(90)
     (target,) = [
-        one
-        for one in (await scene.cluster.list(CONTROLLER_REVISION)).items
-        if keys.TEMPLATE_DIGEST in one["metadata"]["annotations"]
-        and names.ROLLOUT in one["metadata"]["labels"]
+        item
+        for item in (await scene.cluster.list(CONTROLLER_REVISION)).items
+        if keys.TEMPLATE_DIGEST in item["metadata"]["annotations"]
+        and names.ROLLOUT in item["metadata"]["labels"]
     ]
     annotations = target["metadata"]["annotations"]
     assert annotations[names.COMMIT] == scene.history.id(2)

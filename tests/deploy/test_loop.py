@@ -139,7 +139,9 @@ class History:
     async def render(self, commits: Sequence[CommitId]) -> dict[CommitId, RenderedCommit]:
         """What commits render to."""
         self.renders += len(commits)
-        return {one: git_template.rendered(rendering.render(self.tree(one))) for one in commits}
+        return {
+            commit: git_template.rendered(rendering.render(self.tree(commit))) for commit in commits
+        }
 
     def index(self, commit: CommitId) -> int:
         return int(commit, 16) - 1

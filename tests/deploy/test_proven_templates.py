@@ -294,7 +294,7 @@ async def test_a_service_paces_the_rollouts_of_its_own_owners_only(
     assert scene.controller is not None
     assert scene.loop is not None
     owner = {"test": scene.loop.owner}
-    scene.controller.claim(*(owner.get(one, one) for one in claims))
+    scene.controller.claim(*(owner.get(claim, claim) for claim in claims))
     scene.push("2")
     await asyncio.sleep(300)
     assert bool(scene.on("2")) == ("test" in claims)

@@ -88,7 +88,7 @@ def test_refused_creates_cost_one_node_its_earlier_pod_and_not_all_at_once() -> 
         nonlocal refuses
         refuses, before = True, len(scene.events)
         scene.push("2")
-        await scene.until(lambda: any(isinstance(one, ActionFailed) for one in scene.events))
+        await scene.until(lambda: any(isinstance(event, ActionFailed) for event in scene.events))
         deleted = {
             event.action.node
             for event in scene.events[before:]
@@ -123,11 +123,11 @@ def test_refused_pods_are_a_hold_in_the_objects_of_the_cluster_written_once() ->
         assert hold.kind is HoldKind.REFUSED
         assert hold.reason.startswith("the API server refuses the pods: ")
         assert scene.on("2") == set()
-        assert len([one for one in scene.events if isinstance(one, RolloutHeld)]) == 1
+        assert len([event for event in scene.events if isinstance(event, RolloutHeld)]) == 1
         records = [
-            one
-            for one in scene.events
-            if isinstance(one, Performed) and isinstance(one.action, RecordRollout)
+            event
+            for event in scene.events
+            if isinstance(event, Performed) and isinstance(event.action, RecordRollout)
         ]
         refuses = False
         await scene.until(lambda: len(scene.on("2")) == NODES)
@@ -167,15 +167,17 @@ def test_any_refused_write_is_a_hold_with_the_message_and_ends_promptly(
         scene.push("2")
         await asyncio.sleep(600)
         hold = next(
-            one.stages.hold for one in reversed(scene.events) if isinstance(one, RolloutProgressed)
+            event.stages.hold
+            for event in reversed(scene.events)
+            if isinstance(event, RolloutProgressed)
         )
         assert hold is not None
         assert hold.kind is HoldKind.REFUSED
         assert hold.reason.startswith(f"the API server refuses {refuses}: ")
         assert "no such writes" in hold.reason
-        assert len([one for one in scene.events if isinstance(one, RolloutHeld)]) == 1
-        assert len([one for one in scene.events if isinstance(one, StageOpened)]) <= 1
-        attempts = [one for one in scene.events if isinstance(one, ActionFailed)]
+        assert len([event for event in scene.events if isinstance(event, RolloutHeld)]) == 1
+        assert len([event for event in scene.events if isinstance(event, StageOpened)]) <= 1
+        attempts = [event for event in scene.events if isinstance(event, ActionFailed)]
         assert 600 / WRITE_REFUSED_FOR - 5 <= len(attempts) <= 600 / WRITE_REFUSED_FOR + 5
         assert scene.on("2") == set()
         if kind != "ControllerRevision":

@@ -42,7 +42,7 @@ async def record(scene: Scene) -> AgentRecord | None:
 async def tags(scene: Scene) -> list[str]:
     found = await record(scene)
     assert found is not None
-    return [one.containers[0].image.rpartition(":")[2] for one in found.contents]
+    return [content.containers[0].image.rpartition(":")[2] for content in found.contents]
 
 
 async def patch(scene: Scene, body: dict[str, Any]) -> None:

@@ -58,8 +58,8 @@ def test_a_rollout_brings_each_commit_that_the_agent_did_not_get(
         await annotate(None)
         await there.apply({**files(3), **other_of(second)}, "third")
         since = [
-            one["metadata"]["annotations"].get(keys.SINCE)
-            for one in (await cluster.list(CONTROLLER_REVISION)).items
+            item["metadata"]["annotations"].get(keys.SINCE)
+            for item in (await cluster.list(CONTROLLER_REVISION)).items
         ]
         assert since
         assert set(since) == {world.commit("first").id}

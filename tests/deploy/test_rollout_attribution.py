@@ -187,7 +187,7 @@ def test_a_fault_is_attributed_within_seconds_and_stays_in_its_stage(
         if case.halts:
             assert scene.decision.halt is not None
             assert scene.decision.halt.stage == "canary"
-            assert set(CANARY) >= {one.node for one in scene.decision.halt.nodes}
+            assert set(CANARY) >= {node.node for node in scene.decision.halt.nodes}
         hold = scene.decision.hold
         assert case.holds in (hold.reason if hold else "")
         if case.holds:

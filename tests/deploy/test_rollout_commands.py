@@ -122,8 +122,8 @@ async def test_an_apply_that_waits_ends_with_the_rollout(scene: Scene, /) -> Non
     )
     await rollout_waiter.wait_for_rollouts(scene.cluster, [KEY], 3600, listener)
     await ends(scene, "2")
-    assert any("canary 2/2, rest 0/8" in one for one in messages)
-    assert sum("is in progress" in one for one in messages) == 1
+    assert any("canary 2/2, rest 0/8" in message for message in messages)
+    assert sum("is in progress" in message for message in messages) == 1
     staged = [one for one in shown if 0 < one.done < one.nodes]
     assert RolloutProgress(2, 10) in staged
     assert all(one.left for one in staged)
@@ -150,7 +150,9 @@ async def shown(scene: Scene, namespace: str) -> dict[str, list[str]]:
     place = DeployTarget(client, namespace, "test", "memory", clock=clock)
     options = ApplyOptions(is_shown_only=True)
     draft = await prepared_plan.draft(place, bundle, snapshot.commit, options)
-    return {str(one.key): [str(field.path) for field in one.fields] for one in draft.plan.writes}
+    return {
+        str(write.key): [str(field.path) for field in write.fields] for write in draft.plan.writes
+    }
 
 
 @pytest.mark.parametrize("namespace", ["gitops-ds", "elsewhere"])

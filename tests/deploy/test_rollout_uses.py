@@ -76,7 +76,7 @@ def agent(name: str) -> dict[str, Any]:
 def text(name: str, *more: dict[str, Any]) -> str:
     """The file of a commit: an agent with all that it uses, and others."""
     documents: Iterable[Any] = [agent(name), *used(name), *OTHERS, *more]
-    return "\n---\n".join(orjson.dumps(one).decode() for one in documents)
+    return "\n---\n".join(orjson.dumps(document).decode() for document in documents)
 
 
 def push(scene: Scene, content: str) -> None:

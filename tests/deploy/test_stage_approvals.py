@@ -126,9 +126,9 @@ async def test_a_signed_commit_opens_the_stage_of_its_rollout_and_no_annotation_
         looks = commits.looks
         await asyncio.sleep(1200)
         assert commits.looks == looks, "nothing waits"
-    held = [one.hold for one in scene.events if isinstance(one, RolloutHeld)]
+    held = [event.hold for event in scene.events if isinstance(event, RolloutHeld)]
     assert len([one for one in held if one.reason == "approval by team-a"]) == 2
-    approved = [one for one in scene.events if isinstance(one, StageApproved)]
+    approved = [event for event in scene.events if isinstance(event, StageApproved)]
     assert [one.approval for one in approved] == [
         "ada@example.com (team-a), commit eeeeeeeeeeee"
     ] * 2

@@ -100,7 +100,7 @@ async def test_a_template_that_the_api_server_refuses_is_skipped_with_its_reason
     scene.of_deployer = deny
     scene.push("2")
     await asyncio.sleep(120)
-    last = next(one for one in reversed(scene.events) if isinstance(one, Reconciled))
+    last = next(event for event in reversed(scene.events) if isinstance(event, Reconciled))
     assert [one.reason for one in last.failed] == [SkipReason.REFUSED]
     assert "the API server refuses it: admission webhook" in last.failed[0].message
     assert len(scene.on("1")) == NODES

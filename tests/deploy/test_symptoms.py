@@ -84,8 +84,8 @@ async def neighbours(scene: Scene, spec: dict[str, Any], priority: int = 0) -> N
 
 async def leave(scene: Scene) -> None:
     """The tenant deletes the pods."""
-    for one in specs():
-        await scene.cluster.delete(POD, "tenant", f"blocker-{one.name}")
+    for spec in specs():
+        await scene.cluster.delete(POD, "tenant", f"blocker-{spec.name}")
 
 
 @dataclass
@@ -119,7 +119,7 @@ def commit(scene: Scene, text: str) -> None:
 def pods_of(scene: Scene) -> dict[str, tuple[str, Pod]]:
     """By node, the tag of the agent's pod that is not ending, and the pod."""
     bodies = [one for one in scene.cluster.server.store.all(POD) if own_of(one)]
-    named = [(str(one["spec"]["containers"][0]["image"]), pods.pod_of(one)) for one in bodies]
+    named = [(str(body["spec"]["containers"][0]["image"]), pods.pod_of(body)) for body in bodies]
     return {pod.node: (image.rpartition(":")[2], pod) for image, pod in named}
 
 
@@ -149,7 +149,7 @@ async def completes(scene: Scene) -> None:
 async def never_halted(scene: Scene) -> None:
     """No halt is recorded, nor announced, nor known to the deployer, which reverts by it."""
     assert scene.record().halt is None
-    assert not [one for one in scene.events if isinstance(one, RolloutHalted)]
+    assert not [event for event in scene.events if isinstance(event, RolloutHalted)]
     assert keys.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
 
 
@@ -193,12 +193,12 @@ def test_who_takes_the_place_of_a_canary_causes_a_hold_and_no_halt(
         await asyncio.sleep(HOUR)
         assert is_held(scene)
         assert NODES - len(own(scene, "1")) == lost <= 2
-        assert len([one for one in scene.events if isinstance(one, RolloutHeld)]) == 1
+        assert len([event for event in scene.events if isinstance(event, RolloutHeld)]) == 1
         await never_halted(scene)
         await leave(scene)
         await completes(scene)
         await never_halted(scene)
-        reported = [one for one in scene.events if isinstance(one, ActionFailed)]
+        reported = [event for event in scene.events if isinstance(event, ActionFailed)]
         assert len(reported) == len(nominations.tried) <= 4  # once an hour, of more than two
 
     played(script, policy=policy, faults=nominations)
@@ -217,7 +217,7 @@ def test_no_pod_of_the_same_priority_takes_the_place_of_a_canary(
         await asyncio.sleep(30)
         commit(scene, agent("2"))
         await completes(scene)
-        assert not [one for one in scene.events if isinstance(one, RolloutHeld)], message
+        assert not [event for event in scene.events if isinstance(event, RolloutHeld)], message
         placed = [one for one in scene.cluster.server.store.all(POD) if "nodeName" in one["spec"]]
         assert all(one["metadata"]["namespace"] == "default" for one in placed)
         assert len(nominations.tried) == len(set(nominations.tried)) == NODES
@@ -256,7 +256,7 @@ def test_killed_after_the_create_the_next_one_nominates(spec: dict[str, Any], me
         nominations.permitted = True
         scene.start()
         await completes(scene)
-        assert not [one for one in scene.events if isinstance(one, RolloutHeld)], message
+        assert not [event for event in scene.events if isinstance(event, RolloutHeld)], message
 
     played(script, faults=nominations)
 
@@ -418,7 +418,7 @@ def test_a_node_that_shrinks_after_the_touch_causes_no_halt() -> None:
     async def script(scene: Scene) -> None:
         commit(scene, agent("2"))
         await scene.until_exactly(lambda: len(own(scene, "1")) == NODES - 1)
-        [node] = {one.name for one in specs()} - own(scene, "1")
+        [node] = {spec.name for spec in specs()} - own(scene, "1")
         await scene.cluster.patch(
             NODE, "", node, {"status": {"allocatable": {"cpu": "1"}}}, subresource="status"
         )

@@ -98,7 +98,7 @@ class Folder(FileHistory):
         tree = super().tree(commit)
         if (base := tree.files.get(PurePosixPath("base/ds.json"))) is None:
             return tree
-        read = frozenset(one for one in tree.files if one.name in KUSTOMIZED)
+        read = frozenset(file for file in tree.files if file.name in KUSTOMIZED)
         return replace(tree, expanded={PurePosixPath("agents/agent"): base}, consumed=read)
 
 
@@ -151,9 +151,9 @@ async def surfaces(scene: Scene, *, returns: bool = False) -> dict[str, Any]:
     if on_newest:
         entries = agent_json.nodes(agent)
         pods = {pod.name for pod in on_newest}
-        (shown["trace"],) = {one["commit"] for one in entries if one["pod"] in pods}
-    events = [one for one in scene.events if getattr(one, "daemonset", None) == agent.key]
-    commits = [commit for one in events if (commit := getattr(one, "commit", ""))]
+        (shown["trace"],) = {entry["commit"] for entry in entries if entry["pod"] in pods}
+    events = [event for event in scene.events if getattr(event, "daemonset", None) == agent.key]
+    commits = [commit for event in events if (commit := getattr(event, "commit", ""))]
     if commits and not returns:  # a return has no event of its own
         shown["events"] = commits[-1]
     return shown
@@ -299,9 +299,9 @@ def test_a_template_of_a_person_has_no_commit_and_its_correction_the_one_of_git(
         assert agent.current is not None
         assert agent.commit_of(agent.current) == ""
         assert (fleet_agents.commit_of(agent), agent_json.as_json(agent)["commit"]) == ("", "")
-        assert {one["commit"] for one in agent_json.nodes(agent)} == {""}
+        assert {node["commit"] for node in agent_json.nodes(agent)} == {""}
         entries = await history_command.history(agent, None)
-        assert [one["commit"] for one in entries][-2:] == [good, ""]
+        assert [entry["commit"] for entry in entries][-2:] == [good, ""]
         options = WaitOptions("ds/agent", commit=good, seconds=10.0)
         with pytest.raises(errors.TimedOut, match="edited in the cluster"):
             await wait.wait_for_rollout(world.cluster, "gitops-ds", options, lambda _: None)
@@ -350,11 +350,11 @@ def test_the_revision_of_a_revert_has_its_commit_and_that_of_a_person_has_none(p
             entries, pods, get = await shown()
             assert (entries[-1], pods, get) == ((last, True), {last}, last)
         # the revisions of 1 and 2 have the commits that gave these templates last
-        assert entries == [(one, one == last) for one in commits[2:]]
+        assert entries == [(commit, commit == last) for commit in commits[2:]]
         await edit(world)
         await asyncio.sleep(120)
         entries, pods, get = await shown()
-        assert entries == [*((one, False) for one in commits[2:]), ("", True)]
+        assert entries == [*((commit, False) for commit in commits[2:]), ("", True)]
         assert (pods, get) == ({last if policy else ""}, "")
 
     play(script, policy, drift=DriftPolicy.REPORT)
@@ -405,7 +405,7 @@ def test_a_template_on_hold_waits_under_later_commits_for_its_release(policy: st
         assert beside[0]["image"] == "example.com/beside:2"
         assert agent.state.causes[agent.key].commits == (last, first)
         ends = [event for event in world.events if isinstance(event, Reconciled)]
-        skipped = [one for event in ends for one in event.refusals]
+        skipped = [refusal for event in ends for refusal in event.refusals]
         assert {one.reason for one in skipped} == {SkipReason.HELD}
         assert all(one.message.endswith("applies it; its reason: too early") for one in skipped)
         await service_requests.release(world.cluster, where, "test", first)

@@ -69,7 +69,7 @@ async def test_a_service_that_follows_another_leader_is_alone(scene: Scene, /) -
     events: list[Event] = []
     loop, task = second(scene, events)
     await asyncio.sleep(4 * HEARTBEAT)
-    assert not [one for one in events if isinstance(one, ServiceBeside)]
+    assert not [event for event in events if isinstance(event, ServiceBeside)]
     loop.stop()
     await task
     assert not (await look(scene)).active

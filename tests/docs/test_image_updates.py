@@ -32,7 +32,7 @@ def files(patterns: list[str]) -> Iterator[Path]:
     """The files of the examples that a manager reads."""
     for path in sorted(EXAMPLES.rglob("*")):
         name = path.relative_to(EXAMPLES).as_posix()
-        if path.is_file() and any(re.search(one.strip("/"), name) for one in patterns):
+        if path.is_file() and any(re.search(pattern.strip("/"), name) for pattern in patterns):
             yield path
 
 

@@ -104,7 +104,7 @@ class Move:
         return (
             pods,
             self.get("daemonset", self.name)["metadata"]["generation"],
-            [one["metadata"]["uid"] for one in revisions],
+            [revision["metadata"]["uid"] for revision in revisions],
         )
 
     @property
@@ -139,13 +139,15 @@ class Move:
 
 
 def section_of(page: str, title: str) -> Section:
-    found = {one.title: one for one in pages.sections(ROOT / "docs/moving" / page)}
+    found = {section.title: section for section in pages.sections(ROOT / "docs/moving" / page)}
     return found[title]
 
 
 def renamed(section: Section, old: str, new: str) -> Section:
     """The section with another namespace: two tests share a page and a cluster."""
-    blocks = (replace(one, text=re.sub(rf"\b{old}\b", new, one.text)) for one in section.blocks)
+    blocks = (
+        replace(block, text=re.sub(rf"\b{old}\b", new, block.text)) for block in section.blocks
+    )
     return replace(section, blocks=tuple(blocks))
 
 

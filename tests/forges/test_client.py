@@ -116,7 +116,7 @@ def test_anothers_comment_with_our_marker_is_left_alone(kind: ForgeKind) -> None
     theirs = on.add(on.users["other-token"], FIRST.body)
     assert run(kind, on, lambda forge: forge.comment(7, SECOND)) is CommentChange.CREATED
     assert theirs.body == FIRST.body
-    assert [one.author.login for one in on.comments] == ["mallory", "gitops-bot"]
+    assert [comment.author.login for comment in on.comments] == ["mallory", "gitops-bot"]
 
 
 @SERVERS
@@ -220,7 +220,7 @@ def test_a_comment_whose_answer_got_lost_is_not_written_twice(kind: ForgeKind, c
     path = "comments" if kind is ForgeKind.GITHUB else "notes"
     on.faults = [Fault(502, {}, {}, "POST", path, applied=True, cut=cut)]
     assert run(kind, on, lambda forge: forge.comment(7, FIRST)) is CommentChange.CREATED
-    assert [one.body for one in on.comments] == [FIRST.body]
+    assert [comment.body for comment in on.comments] == [FIRST.body]
 
 
 @SERVERS

@@ -71,7 +71,8 @@ class Review:
             "GET", f"/repos/{self.project}/commits/{urllib.parse.quote(sha)}/status"
         )
         return {
-            one["context"]: (one["status"], one["description"]) for one in items["statuses"] or ()
+            item["context"]: (item["status"], item["description"])
+            for item in items["statuses"] or ()
         }
 
     def _run(self, *words: str, token: str, **more: str) -> subprocess.CompletedProcess[str]:

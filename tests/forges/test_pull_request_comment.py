@@ -138,7 +138,7 @@ def test_a_pull_request_with_a_newer_commit_keeps_its_comment(tmp_path: Path) ->
     result = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
     assert f"has the newer commit {OTHER[:12]}" in result.messages[0]
     assert theirs.body.endswith("newer")
-    assert [one["sha"] for one in on.statuses] == [HEAD]
+    assert [status["sha"] for status in on.statuses] == [HEAD]
 
 
 def test_a_job_of_more_rights_finds_the_pull_request_of_a_fork(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_push_without_a_pull_request_has_a_status_and_no_comment(tmp_path: Pat
     environ = on_github(tmp_path, {}, GITHUB_REF="refs/heads/main", GITHUB_SHA=HEAD)
     result = done(on, CommentOptions(written(tmp_path)), environ)
     assert "no comment" in result.messages[0]
-    assert (on.comments, [one["sha"] for one in on.statuses]) == ([], [HEAD])
+    assert (on.comments, [status["sha"] for status in on.statuses]) == ([], [HEAD])
 
 
 def outside_of_a_ci(on: Server, report: str) -> CommentResult:

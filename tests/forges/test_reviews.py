@@ -226,7 +226,7 @@ def test_a_review_by_an_approver_of_every_commit_approves(
 ) -> None:
     answers = github([review("ada")])
     reader = ReviewReader(answers, forge_access.api(ForgeKind.GITHUB), "a/b")
-    changed = [ChangedFiles(one, frozenset(), (CommitId("e" * 40),)) for one in commits]
+    changed = [ChangedFiles(commit, frozenset(), (CommitId("e" * 40),)) for commit in commits]
     approval = asyncio.run(
         approvals.approval_by_reviews(reader, STAGE, (approver,), changed, nothing_merged)
     )

@@ -65,7 +65,7 @@ def holds(files: Files) -> None:
         format: formats.written(format, report, made.about()) for format in formats.ReportFormat
     }
     assert time.process_time() - start < PATIENCE
-    crashed = [one.message for one in result.findings if one.rule == "DS904"]
+    crashed = [finding.message for finding in result.findings if finding.rule == "DS904"]
     assert not crashed, crashed
     assert all(
         written[format]
@@ -91,7 +91,7 @@ def _runs_only_ours(log: str) -> None:
     and started again.
     """
     tokens = re.findall("::stop-commands::([0-9a-f]{64})\n", log)
-    names = {one.name for one in made.commands(log)}
+    names = {command.name for command in made.commands(log)}
     assert names <= {"error", "warning", "notice", "group", "endgroup", "stop-commands", *tokens}, (
         names
     )

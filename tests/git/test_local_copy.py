@@ -65,7 +65,7 @@ def copy_of(upstream: Upstream) -> Path:
 
 def size_of(upstream: Upstream) -> int:
     packs = (upstream.path.parent / "cache").rglob("objects*/pack/*.pack")
-    return sum(one.stat().st_size for one in packs)
+    return sum(pack.stat().st_size for pack in packs)
 
 
 def test_force_pushes_leave_no_more_than_the_limit(upstream: Upstream) -> None:

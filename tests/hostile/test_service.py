@@ -133,7 +133,7 @@ def test_others_go_on_probes_are_answered_memory_stays_below_the_pods_limit_and_
         one.make(upstreams[one.name])
     fleet = gitservers.Upstream(tmp_path / "good")
     fleet.commit(good(space, 1))
-    file = settings(tmp_path, [one.path for one in upstreams.values()], fleet.path)
+    file = settings(tmp_path, [upstream.path for upstream in upstreams.values()], fleet.path)
     words = ("--settings", str(file), "--listen", f"127.0.0.1:{port}")
     variables = {
         "GITOPS_DS_MEMORY_LIMIT": str(limit),

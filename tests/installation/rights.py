@@ -248,12 +248,12 @@ def _gathered(plane: controlplane.ControlPlane) -> bool:
     """Whether the role of all objects has the rules of those that are to be gathered."""
     roles = plane.request("GET", f"{_GROUP}/clusterroles")["items"]
     parts = [
-        one["rules"]
-        for one in roles
-        if "gitops-ds.io/aggregate-to-objects" in (one["metadata"].get("labels") or {})
+        role["rules"]
+        for role in roles
+        if "gitops-ds.io/aggregate-to-objects" in (role["metadata"].get("labels") or {})
     ]
     whole = [
-        one.get("rules") or [] for one in roles if one["metadata"]["name"] == "gitops-ds-objects"
+        role.get("rules") or [] for role in roles if role["metadata"]["name"] == "gitops-ds-objects"
     ]
     return all(
         sorted(map(str, rules)) == sorted(str(rule) for part in parts for rule in part)
@@ -308,7 +308,7 @@ def removed(plane: controlplane.ControlPlane) -> None:
         (admission, "validatingadmissionpolicies"),
     ):
         items = plane.request("GET", f"{group}/{plural}")["items"]
-        if ours := [one["metadata"]["name"] for one in items if _is_ours(one)]:
+        if ours := [item["metadata"]["name"] for item in items if _is_ours(item)]:
             plane.kubectl("delete", "--ignore-not-found", plural, *ours)
     for path, kept in _OF_THE_PLANE.items():
         names = {one["metadata"]["name"] for one in plane.request("GET", path)["items"]}
@@ -429,4 +429,6 @@ def doctor(directory: Path) -> dict[str, str]:
         (*words, "-o", "json"), env=environment, stdout=subprocess.PIPE, text=True, check=False
     )
     checks = json.loads(ended.stdout)["checks"]
-    return {one["name"]: one["verdict"] for one in checks if one["name"].startswith("rights")}
+    return {
+        check["name"]: check["verdict"] for check in checks if check["name"].startswith("rights")
+    }

@@ -488,7 +488,7 @@ def names_that_are_taken(plane: controlplane.ControlPlane, service: Replicas) ->
     plane.kubectl("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", "no-pods")
     program.rolled_out(plane, "default", "denied")
 
-    (name,) = (one["metadata"]["name"] for one in _revisions(plane, "denied"))
+    (name,) = (revision["metadata"]["name"] for revision in _revisions(plane, "denied"))
     plane.kubectl("delete", "ds/denied")
     program.eventually(lambda: _revisions(plane, "denied"), lambda value: not value)
     other = {
@@ -553,9 +553,10 @@ def nodes_that_change(plane: controlplane.ControlPlane) -> None:
 def _revisions(plane: controlplane.ControlPlane, name: str) -> list[dict[str, Any]]:
     items = plane.request("GET", f"{APPS}/default/controllerrevisions")["items"]
     return [
-        one
-        for one in items
-        if one["metadata"]["name"].startswith(f"{name}-") and one["metadata"].get("ownerReferences")
+        item
+        for item in items
+        if item["metadata"]["name"].startswith(f"{name}-")
+        and item["metadata"].get("ownerReferences")
     ]
 
 
@@ -563,15 +564,15 @@ def _names_requested(plane: controlplane.ControlPlane) -> set[str]:
     """The names of pods whose creation was refused."""
     requests = map(json.loads, plane.audit_log.read_text().splitlines())
     pods = (
-        one
-        for one in requests
-        if one["user"].get("username") == rights.ACCOUNT
-        and one.get("objectRef", {}).get("resource") == "pods"
+        request
+        for request in requests
+        if request["user"].get("username") == rights.ACCOUNT
+        and request.get("objectRef", {}).get("resource") == "pods"
     )
     return {
-        one["objectRef"]["name"]
-        for one in pods
-        if one["verb"] == "create"
-        and one["responseStatus"]["code"] == 422
-        and "name" in one["objectRef"]
+        pod["objectRef"]["name"]
+        for pod in pods
+        if pod["verb"] == "create"
+        and pod["responseStatus"]["code"] == 422
+        and "name" in pod["objectRef"]
     }

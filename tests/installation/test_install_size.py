@@ -47,7 +47,7 @@ def installed() -> set[str]:
     """The packages of the lock that run, by marker of this platform."""
     lock = releasing.runtime_lock(files.LOCK.read_text())
     names = {normal(name) for name in re.findall(r"(?m)^([a-z0-9][a-z0-9.-]*)==", lock)}
-    present = {normal(one.name) for one in importlib.metadata.distributions()}
+    present = {normal(distribution.name) for distribution in importlib.metadata.distributions()}
     return names & present
 
 
@@ -103,7 +103,7 @@ def test_every_package_is_loaded_by_a_module_that_is_imported_or_has_a_reason() 
 def test_every_declared_dependency_is_imported() -> None:
     owners = importlib.metadata.packages_distributions()
     tops = {name.split(".")[0] for name in imported_modules()}
-    direct = {normal(one) for top in tops for one in owners.get(top, ())}
+    direct = {normal(owner) for top in tops for owner in owners.get(top, ())}
     assert declared() <= direct
 
 

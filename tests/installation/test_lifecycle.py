@@ -86,7 +86,7 @@ def test_neither_an_upgrade_nor_uninstall_restarts_a_pod(
         body = plane.request("GET", f"{scenes.APPS}/fleet/daemonsets/agent")
         items = plane.request("GET", f"{scenes.APPS}/fleet/controllerrevisions")["items"]
         return (body["metadata"]["generation"], body["spec"]), sorted(
-            one["metadata"]["name"] for one in items
+            item["metadata"]["name"] for item in items
         )
 
     was = known()

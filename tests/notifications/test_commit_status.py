@@ -99,7 +99,7 @@ def play(kind: ForgeKind, directory: Path, script: Script, memory: Outbox | None
 
 
 def sent_statuses(server: servers.Server) -> list[tuple[str, str]]:
-    return [(one["state"], one["description"]) for one in server.statuses]
+    return [(status["state"], status["description"]) for status in server.statuses]
 
 
 def new() -> NewCommit:
@@ -119,7 +119,7 @@ def test_each_stage_is_sent_once_also_after_a_restart(kind: ForgeKind, tmp_path:
         commits.handle(Reconciled(0.0, COMMIT, 1, ()))
         fleet.set_health(ROLLING)
         await until(lambda: sent_statuses(server) == expected)
-        assert {one.get("context") or one.get("name") for one in server.statuses} == {
+        assert {status.get("context") or status.get("name") for status in server.statuses} == {
             "gitops-ds/eu-1"
         }
 

@@ -306,7 +306,7 @@ def test_the_two_agree_through_a_long_story(tmp_path: Path) -> None:
         there = asyncio.run(run())
     finally:
         plane.stop()
-    assert [one for one in there.records_of(Differed) if not is_explained(one)] == []
+    assert [record for record in there.records_of(Differed) if not is_explained(record)] == []
     assert there.records_of(Performed) == there.records_of(StatusWritten) == []
     assert there.elsewhere() == there.ended
     assert (

@@ -342,11 +342,12 @@ def story(count: int = 60) -> Show:
     )
     found = tuple(
         sorted(
-            (agent(one, on) for one in fleets), key=lambda one: (one.key.namespace, one.key.name)
+            (agent(fleet, on) for fleet in fleets),
+            key=lambda one: (one.key.namespace, one.key.name),
         )
     )
     wants: dict[Key, Body] = {
-        Key("apps", "DaemonSet", one.namespace, one.name): wanted(one) for one in fleets
+        Key("apps", "DaemonSet", fleet.namespace, fleet.name): wanted(fleet) for fleet in fleets
     }
     live = Key("apps", "DaemonSet", "node-agents", "node-exporter")
     wants[live] = wanted(

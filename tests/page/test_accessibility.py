@@ -109,7 +109,7 @@ def opened(looker: Looker, served: Served, view: str, **wishes: Any) -> Page:
     page = looker.open(served.url + ALL[view], **wishes)
     expect(page.locator("h1")).to_have_count(1)
     # An unknown path is answered with 404, which the console of a browser reports.
-    looker.complaints[:] = [one for one in looker.complaints if "404" not in one]
+    looker.complaints[:] = [complaint for complaint in looker.complaints if "404" not in complaint]
     return page
 
 

@@ -63,7 +63,9 @@ async def served(show: fleets.Show) -> AsyncIterator[tuple[str, str]]:
 
 def test_the_proxy_passes_the_header_that_the_settings_name() -> None:
     containers = documented("oauth2-proxy.yaml")["spec"]["template"]["spec"]["containers"]
-    (arguments,) = [one["args"] for one in containers if one["name"] == "oauth2-proxy"]
+    (arguments,) = [
+        container["args"] for container in containers if container["name"] == "oauth2-proxy"
+    ]
     port = documented("settings-oidc.yaml")["listen"]["address"].rpartition(":")[2]
     assert {"--pass-user-headers=true", f"--upstream=http://127.0.0.1:{port}"} <= set(arguments)
 

@@ -89,7 +89,7 @@ def test_the_drift_from_the_base_is_what_an_apply_would_change() -> None:
     by_hand = {**settings, "data": {"level": "debug", "password": "one"}}
     ((key, changes),) = base_diff.drift(base, live(daemonset(), by_hand)).items()
     assert key == key_of(settings)
-    assert [(one.path, one.old, one.new) for one in changes] == [
+    assert [(change.path, change.old, change.new) for change in changes] == [
         (("data", "level"), "debug", "info")
     ]
     assert base_diff.drift(base, live()) == {}

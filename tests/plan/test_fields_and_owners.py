@@ -139,7 +139,7 @@ def test_a_removed_field_was_removed_by_the_last_writer_of_the_object() -> None:
         entry(names.FIELD_MANAGER, {}, time="2026-01-05T00:00:00Z", operation="Apply"),
     )
     changes = [FieldChange(("spec", "x"), 1, None)]
-    assert [one.manager for one in drift.authors(live, changes)] == ["third"]
+    assert [author.manager for author in drift.authors(live, changes)] == ["third"]
     assert drift.authors(managed(), changes) == ()
 
 
@@ -151,7 +151,7 @@ def test_the_authors_of_fields_are_named_the_latest_first() -> None:
         spec={"x": 1, "y": 1, "z": 1},
     )
     changes = [FieldChange(("spec", name), 0, 1) for name in ("x", "y")]
-    assert [one.manager for one in drift.authors(live, changes)] == ["second", "first"]
+    assert [author.manager for author in drift.authors(live, changes)] == ["second", "first"]
 
 
 def test_a_migration_takes_over_exactly_the_fields_of_client_side_applies() -> None:
@@ -294,7 +294,7 @@ def test_the_order_of_a_list_is_owned_by_the_owners_of_its_members() -> None:
         spec={"containers": [AGENT, {"name": "other", "image": "b"}], "x": 1},
     )
     order = FieldChange((*CONTAINERS, ListMember("order")), ["a"], ["b"])
-    assert [one.manager for one in drift.authors(live, [order])] == ["orderer"]
+    assert [author.manager for author in drift.authors(live, [order])] == ["orderer"]
 
 
 @pytest.mark.parametrize(

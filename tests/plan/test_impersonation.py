@@ -70,11 +70,13 @@ async def test_every_write_of_an_object_carries_the_account_of_its_namespace(
     assert (
         await world.apply({"a.yaml": FILES["a.yaml"]}, "second", options(BY_NAMESPACE))
     ).writes == 1
-    written = [one for one in requests if one.resource == DAEMONSET and one.verb in WRITES]
+    written = [
+        request for request in requests if request.resource == DAEMONSET and request.verb in WRITES
+    ]
     assert {one.verb for one in written} == {"apply", "delete"}
     assert all(one.user == account(one.namespace) for one in written)
     # What it remembers is its own.
-    assert all(not one.user for one in requests if one.resource != DAEMONSET)
+    assert all(not request.user for request in requests if request.resource != DAEMONSET)
 
 
 async def test_a_forbidden_action_is_reported_with_its_account_and_the_others_continue(

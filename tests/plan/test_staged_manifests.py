@@ -200,8 +200,8 @@ def test_without_a_dry_run_the_daemonset_stays_as_it_is_and_the_reason_is_report
             old["metadata"]["annotations"].get(keys.TARGET)
         )
         assert revision is None
-        assert [one.key for one in staged.bundle.refusals] == [KEY] * bool(message)
-        assert all(message in one.message for one in staged.bundle.refusals)
+        assert [refusal.key for refusal in staged.bundle.refusals] == [KEY] * bool(message)
+        assert all(message in refusal.message for refusal in staged.bundle.refusals)
 
 
 @pytest.mark.parametrize(

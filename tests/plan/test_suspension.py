@@ -36,7 +36,7 @@ def suspended(value: str | None = "true", *, by_git: bool = False) -> dict[str, 
 
 def skipped(changes: list[Change], live: Body, *, live_annotations: bool = True) -> list[Key]:
     skips = refusals.of_suspended(changes, {key_of(live): live}, live_annotations=live_annotations)
-    return [one.key for one in skips if one.key is not None]
+    return [skip.key for skip in skips if skip.key is not None]
 
 
 AGENT = key_of(daemonset())

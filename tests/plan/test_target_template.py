@@ -41,7 +41,7 @@ def cluster(*known: Revision, target: str = "") -> Live:
 def test_the_change_that_begins_a_rollout_has_the_fields_and_nodes_of_its_target() -> None:
     manifests = revision_manifest(nodeSelector={"pool": "gpu"})
     found = planner._with_target(update(TWO.name), manifests, cluster())
-    assert {str(one.path[-1]) for one in found.fields} == {"image", "nodeSelector"}
+    assert {str(field.path[-1]) for field in found.fields} == {"image", "nodeSelector"}
     assert found.nodes == NodeImpact(lost=("a", "b"), restarted=("y",))
     unknown = replace(cluster(), nodes=None)
     assert planner._with_target(update(TWO.name), manifests, unknown).nodes.lost == ()

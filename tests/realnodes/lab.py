@@ -57,13 +57,13 @@ class Cluster:
     def agents(self) -> dict[str, Any]:
         """Each DaemonSet by its name, as `get -o json` shows it."""
         items = self.command("get", "-o", "json", "--state-namespace", self.namespace).json
-        return {one["name"]: one for one in items["items"]}
+        return {item["name"]: item for item in items["items"]}
 
     def pods(self, agent: str = "") -> list[Any]:
         """The pods that are not ending, of one agent or of all."""
         query = {"labelSelector": f"app={agent}"} if agent else {}
         items = self.plane.items("default", "pods", **query)
-        return [one for one in items if "deletionTimestamp" not in one["metadata"]]
+        return [item for item in items if "deletionTimestamp" not in item["metadata"]]
 
     def until(self, holds: Callable[[], bool], seconds: float = PATIENCE) -> float:
         """The seconds until a condition is true. Fails with the state after a time."""
@@ -83,7 +83,7 @@ class Cluster:
         """Whether every DaemonSet is healthy, without a rollout in progress."""
         agents = self.agents().values()
         return bool(agents) and all(
-            one["health"]["state"] == "Healthy" and not one["rollout"] for one in agents
+            agent["health"]["state"] == "Healthy" and not agent["rollout"] for agent in agents
         )
 
 

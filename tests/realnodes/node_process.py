@@ -262,7 +262,7 @@ class Node:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     continue
             others = [one for one in Path("/proc").iterdir() if one.name.isdigit()]
-            if all(one.name in ("1", str(os.getpid())) or _is_ended(one) for one in others):
+            if all(other.name in ("1", str(os.getpid())) or _is_ended(other) for other in others):
                 return
             time.sleep(0.05)
 

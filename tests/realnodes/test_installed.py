@@ -207,14 +207,14 @@ def _observe(lab: Installed) -> None:
     lab.plane.kubectl("create", "-f", "-", stdin=json.dumps(body))
     lab.until(lambda: {pod["status"]["phase"] for pod in lab.pods()} == {"Running"})
     lab.plane.kubectl("delete", "pod", lab.pods()[0]["metadata"]["name"], "--wait=false")
-    lab.until(lambda: any(one["elsewhere"] for one in lab.events("Compared")))
-    for one in lab.events("Compared"):
-        assert (one["object"], one["differences"]) == ("DaemonSet default/watched", 0)
-        assert one["created"] >= 1
+    lab.until(lambda: any(event["elsewhere"] for event in lab.events("Compared")))
+    for event in lab.events("Compared"):
+        assert (event["object"], event["differences"]) == ("DaemonSet default/watched", 0)
+        assert event["created"] >= 1
     kinds = ("daemonsets,pods,controllerrevisions", "--show-managed-fields", "-o", "json")
-    for one in json.loads(lab.plane.kubectl("-n", "default", "get", *kinds))["items"]:
-        managers = {entry["manager"] for entry in one["metadata"]["managedFields"]}
-        assert managers <= {"kubectl-create", "kube-controller-manager", "kubelet"}, one
+    for body in json.loads(lab.plane.kubectl("-n", "default", "get", *kinds))["items"]:
+        managers = {entry["manager"] for entry in body["metadata"]["managedFields"]}
+        assert managers <= {"kubectl-create", "kube-controller-manager", "kubelet"}, body
 
 
 def _repository(url: str) -> dict[str, Any]:

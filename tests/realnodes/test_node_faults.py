@@ -91,7 +91,7 @@ def test_a_reboot_in_the_canary_halts_nothing(lab: Lab) -> None:
 
 
 def _restarts(pod: Any) -> int:
-    return sum(one["restartCount"] for one in pod["status"].get("containerStatuses", ()))
+    return sum(status["restartCount"] for status in pod["status"].get("containerStatuses", ()))
 
 
 def test_a_kubelet_that_restarts_often_halts_nothing(lab: Lab) -> None:

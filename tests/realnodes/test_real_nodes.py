@@ -40,8 +40,10 @@ time.sleep(600)
 def _traces(directory: Path, name: str) -> list[str]:
     """What a node has outside of its namespaces: processes, mounts, control groups, files."""
     processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    lines = [one for one in processes.stdout.splitlines() if f"{directory}/nodes" in one]
-    lines += [one for one in Path("/proc/mounts").read_text().splitlines() if str(directory) in one]
+    lines = [line for line in processes.stdout.splitlines() if f"{directory}/nodes" in line]
+    lines += [
+        line for line in Path("/proc/mounts").read_text().splitlines() if str(directory) in line
+    ]
     # `walk` ignores a group that is removed meanwhile, `rglob` does not.
     groups = (group for _, groups, _ in os.walk("/sys/fs/cgroup") for group in groups)
     lines += fnmatch.filter(groups, f"gitops-ds-*-{name}-*")

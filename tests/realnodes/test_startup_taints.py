@@ -68,7 +68,7 @@ def test_a_pending_workload_starts_after_the_last_agent_of_its_node(lab: Lab) ->
         lab.plane.kubectl("apply", "-f", "-", stdin=workload(name))
 
     def bound() -> dict[str, float]:
-        pods = {one["metadata"]["name"]: since(one, "PodScheduled") for one in lab.pods()}
+        pods = {pod["metadata"]["name"]: since(pod, "PodScheduled") for pod in lab.pods()}
         return {name: at for name, at in pods.items() if name.startswith("web-") and at}
 
     lab.until(lambda: "web-real-1" in bound())
@@ -88,7 +88,7 @@ def test_a_pending_workload_starts_after_the_last_agent_of_its_node(lab: Lab) ->
     assert "web-real-2" not in bound()
     where = ("--state-namespace", lab.namespace)
     nodes = lab.command("get", "nodes", "-o", "json", *where).json["items"]
-    assert [one["work"] for one in nodes] == ["Yes", "Waiting"]
+    assert [node["work"] for node in nodes] == ["Yes", "Waiting"]
     (wait,) = nodes[1]["waitsFor"]
     assert wait["name"] == "never"
     lab.plane.kubectl("taint", "node", "real-2", f"{OWN.key}:{OWN.effect}-")

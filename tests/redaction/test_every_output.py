@@ -70,7 +70,7 @@ def bodies(side: int) -> list[dict[str, Any]]:
     body = daemonset()
     container = body["spec"]["template"]["spec"]["containers"][0]
     container["env"] = [{"name": name, "value": text.format(side)} for name, text in ENV.items()]
-    container["args"] = [one.format(side) for args in ARGS for one in args]
+    container["args"] = [arg.format(side) for args in ARGS for arg in args]
     body["metadata"]["annotations"] = {
         "kubectl.kubernetes.io/last-applied-configuration": json.dumps(
             {"stringData": f"hunter2-last-{side}"}

@@ -62,7 +62,7 @@ class GatedWorld(RolloutWorld):
         if staged is None or before is None:
             return staged
         requests = measured_gates.requests(staged.layout, before, staged.stages)
-        probes = {one.subject.probe for one in requests}
+        probes = {request.subject.probe for request in requests}
         self.readings = {one: items for one, items in self.readings.items() if one in probes}
         for request in requests:
             self._poll(request)

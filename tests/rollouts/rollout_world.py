@@ -74,7 +74,11 @@ class RolloutWorld(World):
             metadata["annotations"][keys.PHASE] = RolloutPhase.COMPLETE
             self._collect("")
             return
-        own = [one for one in self.observe().revisions if target_revisions.is_promoted(one)]
+        own = [
+            revision
+            for revision in self.observe().revisions
+            if target_revisions.is_promoted(revision)
+        ]
         known = {one.template: one for one in map(proofs.proof_in, own) if one is not None}
         if proofs.identity(template) in known:
             self.edit(image)

@@ -112,5 +112,5 @@ def test_a_stage_that_no_user_can_approve_is_named(
         approvers=valid,
     )
     lines = list(repositories.approver_lines([settings], [bundle]))
-    assert [one.verdict for one in lines] == ([verdict] if verdict else [])
-    assert all("gpu of a" in one.message and "team-gpu" in one.message for one in lines)
+    assert [line.verdict for line in lines] == ([verdict] if verdict else [])
+    assert all("gpu of a" in line.message and "team-gpu" in line.message for line in lines)

@@ -151,7 +151,7 @@ def test_values_and_labels_are_read_as_prometheus_writes_them(
         ({"node": "e", "instance": "2"}, "2"),
     )
     reading = measure(query(), prometheus={"url": serve(reply(200, body)).url})
-    values = {one.labels: one.value for one in reading.samples}
+    values = {sample.labels: sample.value for sample in reading.samples}
     assert math.isnan(values['{node="a"}'])
     assert values['{node="b"}'] == values['{node="c"}'] == math.inf
     assert math.isnan(values['{node="d"}'])
@@ -370,7 +370,7 @@ def test_each_series_belongs_to_the_node_that_a_label_names(
     )
     nodes = ("a", "a.b", "b", "c", "d")
     reading = measure(query(about=nodes), prometheus={"url": serve(reply(200, series)).url})
-    assert [one.node for one in reading.samples] == ["a", "a.b", "b", "", "d"]
+    assert [sample.node for sample in reading.samples] == ["a", "a.b", "b", "", "d"]
     assert reading.about == frozenset(nodes)
 
 
@@ -384,7 +384,7 @@ def test_a_node_whose_series_of_before_is_gone_has_no_value(
     request = query(before=1.0, about=("a", "b"))
     reading = measure(request, prometheus={"url": serve(by_time).url})
     assert not reading.reason
-    assert [(one.node, math.isnan(one.value)) for one in reading.samples] == [
+    assert [(sample.node, math.isnan(sample.value)) for sample in reading.samples] == [
         ("a", False),
         ("b", True),
     ]
@@ -397,7 +397,9 @@ def test_a_real_prometheus(tmp_path: Path) -> None:
         server.until_scraped("errors")
         metrics = {"url": server.url}
         reading = measure(query('errors{node=~"a[.]b"}'), prometheus=metrics)
-        assert [(one.labels, one.value) for one in reading.samples] == [('{node="a.b"}', 3.0)]
+        assert [(sample.labels, sample.value) for sample in reading.samples] == [
+            ('{node="a.b"}', 3.0)
+        ]
         reading = measure(query("sum(errors) / 0"), prometheus=metrics)
         assert reading.samples[0].value == math.inf
         assert "parse error" in measure(query("sum("), prometheus=metrics).reason

@@ -97,7 +97,7 @@ def look(cluster: Pods, gates: PodGates | None = None, **touched: float) -> Read
 
 
 def numbers(reading: Reading) -> dict[str, tuple[float, str]]:
-    return {one.bound: (one.value, one.labels) for one in reading.samples}
+    return {sample.bound: (sample.value, sample.labels) for sample in reading.samples}
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_each_of_many_nodes_is_listed_in_turn() -> None:
         reading = look(cluster, gates, **touched)
     assert len(reading.nodes) == number
     fields = [one.fields for one in cluster.asked]
-    assert {fields.count(one) for one in set(fields)} == {2}
+    assert {fields.count(field) for field in set(fields)} == {2}
     assert len(look(cluster, gates, a=100.0).nodes) == 1
 
 
@@ -155,7 +155,7 @@ def measure_memory(cluster: Pods, **limits: int) -> Reading:
 
 
 def lacking(reading: Reading) -> frozenset[str]:
-    return reading.about - {one.node for one in reading.samples}
+    return reading.about - {sample.node for sample in reading.samples}
 
 
 def metrics(name: str, **usage: str) -> dict[str, Any]:
@@ -170,7 +170,9 @@ def test_the_largest_share_of_a_limit_counts_and_a_missing_pod_counts_as_no_data
         metrics("stranger", main="1Gi"),
     ]
     reading = measure_memory(cluster, main=100 << 20, side=10 << 20)
-    assert [(one.value, one.labels) for one in reading.samples] == [(90.0, "container side on a")]
+    assert [(sample.value, sample.labels) for sample in reading.samples] == [
+        (90.0, "container side on a")
+    ]
     assert lacking(reading) == {"b"}
     assert cluster.asked[0].labels == f"{names.ROLLOUT}=hash"
     cluster.memory += [metrics("agent-b", main="many"), {}, {"metadata": 3}]
@@ -240,7 +242,9 @@ def test_a_neighbour_that_gets_unready_after_the_touch_halts_the_rollout() -> No
         await scene.cluster.patch(
             POD, "default", f"web-{node}", {"status": status}, subresource="status"
         )
-        await scene.until(lambda: any(isinstance(one, RolloutHalted) for one in scene.events), 5)
+        await scene.until(
+            lambda: any(isinstance(event, RolloutHalted) for event in scene.events), 5
+        )
         halt = scene.decision.halt
         assert halt is not None
         assert halt.gate is not None

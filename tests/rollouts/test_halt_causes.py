@@ -92,7 +92,9 @@ class FailingWorld(RolloutWorld):
             since = pod["status"]["conditions"][0]["lastTransitionTime"]
             pod["status"] = {
                 **self.failing["status"],
-                "conditions": [{**one, "lastTransitionTime": since} for one in conditions],
+                "conditions": [
+                    {**condition, "lastTransitionTime": since} for condition in conditions
+                ],
             }
 
     def warnings(self) -> dict[str, PodCause]:
@@ -135,7 +137,7 @@ def test_an_agent_without_stages_has_the_same_cause(
     world.now += 700
     (name,) = world.on(SECOND)
     judged = health.judge(world.observe(), warnings=world.warnings())
-    (text,) = (f"{one.reason}: {one.message}" for one in judged.nodes if one.node == name)
+    (text,) = (f"{node.reason}: {node.message}" for node in judged.nodes if node.node == name)
     reason, _, cause = message.replace(" on node-000", "").partition(": ")
     assert cause in text
     assert reason in text
@@ -145,7 +147,7 @@ def test_the_cause_has_no_secret() -> None:
     world = FailingWorld(SECRET, None)
     halt = world.halted()
     judged = health.judge(world.observe())
-    for text in (halt.message, halt.nodes[0].message, *(one.message for one in judged.nodes)):
+    for text in (halt.message, halt.nodes[0].message, *(node.message for node in judged.nodes)):
         assert "hunter2" not in text
     assert "db.example.com" in halt.message
 

@@ -39,9 +39,9 @@ def world(gate: dict[str, Any], measure: Any, number: int = NODES, **keys: Any) 
 def test_a_gate_within_its_bounds_passes_and_names_the_touched_nodes_only() -> None:
     rollout = world(FLOW, values(1))
     rollout.finish(SECOND)
-    queries = {one.query for one in rollout.queries}
+    queries = {query.query for query in rollout.queries}
     assert queries <= {'errors{node=~"node-000"}', 'errors{node=~"node-000|node-001"}'}
-    assert all(one.before is None and not one.control for one in rollout.queries)
+    assert all(query.before is None and not query.control for query in rollout.queries)
 
 
 def test_an_exceeded_bound_halts_with_the_evidence_and_the_revert_ignores_gates() -> None:
@@ -159,7 +159,7 @@ def test_before_is_the_time_of_the_first_touch_also_after_a_restart() -> None:
     rollout.until(lambda: len(rollout.asked) > 2)
     rollout.restart()
     rollout.until(lambda: len(rollout.asked) > 4)
-    assert {one.before for one in rollout.queries} == {began}
+    assert {query.before for query in rollout.queries} == {began}
     rollout.finish(SECOND)
 
 
@@ -174,8 +174,8 @@ def test_control_are_as_many_untouched_nodes_and_the_last_result_counts_without_
     rollout.commit(SECOND)
     rollout.finish(SECOND)
     assert rollout.queries
-    for one in rollout.queries:
-        touched, untouched = (set(text[14:-2].split("|")) for text in (one.query, one.control))
+    for query in rollout.queries:
+        touched, untouched = (set(text[14:-2].split("|")) for text in (query.query, query.control))
         assert len(touched) == len(untouched)
         assert not touched & untouched
 
@@ -253,7 +253,10 @@ def test_no_node_beyond_the_canary_without_good_data_and_no_halt_is_undone(
             rollout.restart()
         rollout.pass_time()
         stages = rollout.stages
-        good += any(one.samples and one.samples[0].value == 1 for one in rollout.readings.values())
+        good += any(
+            reading.samples and reading.samples[0].value == 1
+            for reading in rollout.readings.values()
+        )
         if len(rollout.on(SECOND)) > 2:
             assert stages.stages[0].state is StageState.PASSED
             assert good or rule == "pass"

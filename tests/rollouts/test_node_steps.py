@@ -74,7 +74,9 @@ def test_a_pod_of_an_edit_to_the_target_is_returned_before_its_stage(owned: bool
     policy = {"stages": [{"name": "canary", "nodes": {"count": 2}, "soak": "1h"}, "rest"]}
     world = RolloutWorld(policy, 6, owned=owned)
     canary = world.canary()
-    edited = copy.deepcopy(next(one for one in world.revisions.values() if one["revision"] == 0))
+    edited = copy.deepcopy(
+        next(revision for revision in world.revisions.values() if revision["revision"] == 0)
+    )
     edited["metadata"] |= {
         "name": "agent-edited",
         "labels": {"app": "agent", names.REVISION_HASH: "edited"},

@@ -66,7 +66,7 @@ class Service:
         assert staged is not None
         self.rollouts.decided(seen, inputs, staged)
         world.now += 5.0
-        return sum(isinstance(one, RolloutHeld) for one in self.events)
+        return sum(isinstance(event, RolloutHeld) for event in self.events)
 
 
 def test_a_restart_repeats_no_event_and_a_new_target_has_its_own() -> None:
@@ -97,7 +97,7 @@ def test_a_stage_opens_once_for_each_target_also_over_a_restart() -> None:
 
 
 def _opened(service: Service) -> int:
-    return sum(isinstance(one, StageOpened) for one in service.events)
+    return sum(isinstance(event, StageOpened) for event in service.events)
 
 
 ONE: dict[str, Any] = {
@@ -131,7 +131,7 @@ def test_each_replacement_is_one_event(
         if number == 5:
             assert world.on(SECOND) == {"node-000"}
             happens(world)
-    replaced = [one for one in service.events if isinstance(one, StageNodesReplaced)]
+    replaced = [event for event in service.events if isinstance(event, StageNodesReplaced)]
     assert [(one.stage, one.lost, one.taken) for one in replaced] == [
         ("canary", (f"node-000 ({reason})",), (taken,))
     ]

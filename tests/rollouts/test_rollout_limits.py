@@ -182,7 +182,7 @@ def test_the_next_try_waits() -> None:
         inputs = world.inputs()
         assert inputs is not None
         staged = world.decide(world.observe(), inputs)
-        deleted = [one for one in staged.decision.actions if isinstance(one, DeletePod)]
+        deleted = [action for action in staged.decision.actions if isinstance(action, DeletePod)]
         if deleted and len(tries) < 3:  # the pod ends at once: the other controller creates first
             tries.append(world.now - began)
             for action in staged.decision.actions:

@@ -28,7 +28,7 @@ def one_stage(at_risk: dict[str, Any], **stage: Any) -> dict[str, Any]:
 
 def zones(world: RolloutWorld, image: str = SECOND) -> list[int]:
     """How many nodes of each zone have the image."""
-    labels = {one["metadata"]["name"]: one["metadata"]["labels"][ZONE] for one in world.nodes}
+    labels = {node["metadata"]["name"]: node["metadata"]["labels"][ZONE] for node in world.nodes}
     found = [labels[name] for name in world.on(image)]
     return [found.count(zone) for zone in sorted(set(labels.values()))]
 
@@ -104,7 +104,7 @@ def test_a_node_whose_pod_was_never_ready_since_the_rollout_began_is_not_at_risk
 ) -> None:
     """It was created, or got its place, in the second in which the rollout began or later."""
     world = RolloutWorld(FAST, 10)
-    (last,) = [one for one in world.pods.values() if one["spec"]["nodeName"] == "node-009"]
+    (last,) = [pod for pod in world.pods.values() if pod["spec"]["nodeName"] == "node-009"]
     world.commit(SECOND)
     world.pass_time()
     world.pass_time()

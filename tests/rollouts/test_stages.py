@@ -110,7 +110,7 @@ def test_only_pods_that_are_known_to_run_another_template_are_returned_at_once(
     world.now += 60.0
     decided = world.one_turn()
     assert decided is not None
-    deleted = [one for one in decided.decision.actions if isinstance(one, DeletePod)]
+    deleted = [action for action in decided.decision.actions if isinstance(action, DeletePod)]
     assert 0 < len(deleted) <= most
     assert (len(deleted) == 10) is (most == 10)
 

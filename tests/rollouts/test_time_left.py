@@ -103,7 +103,7 @@ def decision(letters: str, **more: Any) -> StagesDecision:
         NodeProgress(str(index), "rest", STEPS[one], until=1050.0 if one == "S" else None)
         for index, one in enumerate(letters)
     )
-    stage = StageProgress("rest", StageState.OPEN, tuple(one.node for one in nodes))
+    stage = StageProgress("rest", StageState.OPEN, tuple(node.node for node in nodes))
     record = RolloutRecord(halt=more.pop("halt", None))
     made = StagesDecision((), frozenset(), nodes, (stage,), 0, more.pop("cap", 10), record)
     return replace(made, **more)

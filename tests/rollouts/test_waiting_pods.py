@@ -45,7 +45,7 @@ def test_the_earlier_pod_is_marked_before_it_is_deleted_and_the_new_one_is_kept_
     decided = world.one_turn()
     assert decided is not None
     delete, create = (
-        one for one in decided.decision.actions if isinstance(one, DeletePod | CreatePod)
+        action for action in decided.decision.actions if isinstance(action, DeletePod | CreatePod)
     )
     assert isinstance(delete, DeletePod)
     assert isinstance(create, CreatePod)
@@ -65,7 +65,7 @@ def test_a_pod_that_another_client_deleted_is_marked_before_the_new_one_is_creat
     world.pods[name]["metadata"]["labels"].pop(names.REPLACED)
     decided = world.one_turn()
     assert decided is not None
-    (create,) = (one for one in decided.decision.actions if isinstance(one, CreatePod))
+    (create,) = (action for action in decided.decision.actions if isinstance(action, CreatePod))
     assert [one.key.name for one in create.after] == [name]
 
 
@@ -76,10 +76,10 @@ def test_a_pod_that_waits_is_not_a_failure_as_long_as_the_earlier_one_ends() -> 
     world.now += 60.0
     decided = world.one_turn()
     assert decided is not None
-    (step,) = (one for one in decided.stages.nodes if one.node == pod_of(waiting).node)
+    (step,) = (node for node in decided.stages.nodes if node.node == pod_of(waiting).node)
     assert (step.step, step.reason) == (NodeStep.REPLACING, "EarlierPodEnds")
     assert decided.stages.halt is None
-    (trouble,) = (one for one in health.judge(world.observe()).nodes if one.node == step.node)
+    (trouble,) = (node for node in health.judge(world.observe()).nodes if node.node == step.node)
     assert (trouble.reason, trouble.message) == ("Terminating", "the earlier pod has not ended yet")
 
 

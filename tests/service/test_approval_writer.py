@@ -147,7 +147,7 @@ def test_a_commit_signed_by_an_approver_approves_its_rollout(scene: Scene) -> No
     signing.commit(scene.upstream, "later", *scene.eve.config())
     by, events = scene.looks()
     assert by == "ada@example.com"
-    assert [type(one) for one in events] == [StageApproved]
+    assert [type(event) for event in events] == [StageApproved]
 
 
 NOT_SIGNED = "it has no signature of an approver"
@@ -218,7 +218,7 @@ def test_an_approval_that_does_not_count_is_nothing_beside_one_that_does(scene: 
     signing.commit(scene.upstream, message(value), *scene.ada.config())
     signing.commit(scene.upstream, message(value), *scene.eve.config())
     by, events = scene.looks()
-    assert (by, [type(one) for one in events]) == ("ada@example.com", [StageApproved])
+    assert (by, [type(event) for event in events]) == ("ada@example.com", [StageApproved])
 
 
 def test_a_name_without_an_entry_never_approves_and_that_is_reported(scene: Scene) -> None:

@@ -140,7 +140,7 @@ class World:
         return [place.template() for place in self.places.values()]
 
     def logs(self) -> str:
-        return "\n".join(f"== {one.name}\n{one.log[-3000:]}" for one in self.places.values())
+        return "\n".join(f"== {place.name}\n{place.log[-3000:]}" for place in self.places.values())
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def _a_service_is_killed_between_the_waves(world: World) -> None:
     assert "eu-2" not in world.upstream.git("for-each-ref", "refs/gitops-ds")
     until(lambda: world.clusters()["eu-1"]["state"] == "Proved", world.logs)
     clusters = world.clusters()
-    assert [(one["wave"], one["appliedCommit"]) for one in clusters.values()] == [
+    assert [(cluster["wave"], cluster["appliedCommit"]) for cluster in clusters.values()] == [
         (1, second),
         (2, second),
         (3, ""),

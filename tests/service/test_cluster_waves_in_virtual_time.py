@@ -204,7 +204,7 @@ class Service(Processes):
         if loop is None or loop.bundle is None or loop.deployer_state is None:
             return None
         assert loop.status is not None
-        agents = [one for one in self.tracker.agents() if one.owner == loop.owner]
+        agents = [agent for agent in self.tracker.agents() if agent.owner == loop.owner]
         expected = {key for key in loop.manifests if key.is_daemonset}
         inputs = ReportInput(self.name, loop.status, loop.deployer_state, expected, agents)
         return OwnPlace(loop.bundle.cluster.order, inputs)
@@ -475,8 +475,8 @@ async def test_a_service_that_starts_again_continues_its_proofs(clusters: Fleet,
     staging.start()
     assert await clusters.until(["2", "2", "1"]) < 300
     rows = clusters.refs.pushes["staging"]
-    proofs = {one.proved[-1] for one in rows if one.proved}
-    assert len([one for one in proofs if one.commit == commit]) == 1
+    proofs = {row.proved[-1] for row in rows if row.proved}
+    assert len([proof for proof in proofs if proof.commit == commit]) == 1
 
 
 @pytest.mark.slow

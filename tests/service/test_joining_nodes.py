@@ -292,7 +292,7 @@ def forged(plane: controlplane.ControlPlane) -> bool:
 
 def taints(plane: controlplane.ControlPlane, node: str) -> list[str]:
     spec = plane.request("GET", f"/api/v1/nodes/{node}")["spec"]
-    return [one["key"] for one in spec.get("taints") or ()]
+    return [taint["key"] for taint in spec.get("taints") or ()]
 
 
 def ready_on(plane: controlplane.ControlPlane) -> dict[str, dict[str, Any]]:

@@ -177,7 +177,9 @@ async def rolling(plane: controlplane.ControlPlane, directory: Path) -> AsyncIte
         scene = Scene(plane, cluster, watcher, replicas[0], replicas[1], tag, began)
         try:
             await scene.until(lambda: watcher.running(image(1)) == NODES)
-            await scene.until(lambda: any(one.count_in_log("on standby: ") for one in replicas))
+            await scene.until(
+                lambda: any(replica.count_in_log("on standby: ") for replica in replicas)
+            )
             if replicas[0].count_in_log("on standby: "):
                 scene.leader, scene.other = replicas[1], replicas[0]
             containers = [{"name": "agent", "image": image(tag)}]

@@ -121,9 +121,9 @@ def _are_complete(plane: controlplane.ControlPlane) -> bool:
     """Whether every DaemonSet has its target as its template."""
     items = staged.items(plane, "daemonsets")
     return all(
-        keys.TARGET not in one["metadata"]["annotations"]
-        and one["status"].get("updatedNumberScheduled") == NODES
-        for one in items
+        keys.TARGET not in item["metadata"]["annotations"]
+        and item["status"].get("updatedNumberScheduled") == NODES
+        for item in items
     )
 
 
@@ -162,7 +162,7 @@ def _plain(body: dict[str, Any]) -> Any:
     spec = copy.deepcopy(body["spec"])
     apart = spec["affinity"].pop("podAntiAffinity", {})
     terms = apart.get("requiredDuringSchedulingIgnoredDuringExecution", [])
-    assert [names.REPLACED in json.dumps(one) for one in terms] == [True] * _is_pinned(body)
+    assert [names.REPLACED in json.dumps(term) for term in terms] == [True] * _is_pinned(body)
     text = json.dumps({"metadata": metadata, "spec": spec})
     text = text.replace(pods.pod_of(body).node, "NODE")
     return json.loads(re.sub(r"kube-api-access-\w{5}", "kube-api-access", text))

@@ -161,9 +161,9 @@ class Team:
         """Every status of the commit, in order."""
         items = self.api("GET", f"/commits/{commit}/statuses?sort=oldest")
         return [
-            (one["status"], one["description"])
-            for one in items
-            if one["context"] == "gitops-ds/eu-1"
+            (item["status"], item["description"])
+            for item in items
+            if item["context"] == "gitops-ds/eu-1"
         ]
 
 

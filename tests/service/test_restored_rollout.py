@@ -35,8 +35,8 @@ def on(plane: controlplane.ControlPlane, tag: str) -> int:
         pod["spec"]["containers"][0]["image"] == staged.image(tag)
         and "deletionTimestamp" not in pod["metadata"]
         and any(
-            one["type"] == "Ready" and one["status"] == "True"
-            for one in pod.get("status", {}).get("conditions", ())
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in pod.get("status", {}).get("conditions", ())
         )
         for pod in staged.items(plane, "pods")
     )

@@ -60,8 +60,8 @@ class Writer:
 
     async def render(self, commits: Sequence[CommitId]) -> dict[CommitId, RenderedCommit]:
         return {
-            one: git_template.rendered(rendering.render(await self.repository.snapshot(one)))
-            for one in commits
+            commit: git_template.rendered(rendering.render(await self.repository.snapshot(commit)))
+            for commit in commits
         }
 
     async def halted(self, bad: str, since: str, **more: Any) -> HaltedRollout:

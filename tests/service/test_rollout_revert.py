@@ -88,7 +88,9 @@ class Fleet:
 
     def is_begun(self) -> bool:
         """Whether a rollout has its first record."""
-        return any(keys.ROLLOUT_RECORD in one["metadata"]["annotations"] for one in self.targets())
+        return any(
+            keys.ROLLOUT_RECORD in target["metadata"]["annotations"] for target in self.targets()
+        )
 
     def log(self) -> list[str]:
         return self.upstream.git("log", "--format=%s", "main").splitlines()

@@ -98,7 +98,7 @@ def test_stages_open_by_a_signed_commit_and_by_a_review_and_a_revert_needs_neith
     def tags() -> Counter[int]:
         """The images of the pods that do not end."""
         pods = plane.items(team.name, "pods")
-        alive = [one for one in pods if "deletionTimestamp" not in one["metadata"]]
+        alive = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
         images = (str(one["spec"]["containers"][0]["image"]) for one in alive)
         return Counter(int(image.rpartition(":")[2]) for image in images)
 

@@ -88,7 +88,7 @@ async def _a_bad_commit(
     await staged.until(lambda: _is_complete(plane, "2", total), log.read_text)
     await watch.quiet(5)
     assert {
-        one["metadata"]["uid"] for one in staged.items(plane, "controllerrevisions")
+        item["metadata"]["uid"] for item in staged.items(plane, "controllerrevisions")
     } == revisions
     assert len(before - watch.uids("2")) == touched
     _differs_from_git_as_promised(plane, "2")
@@ -214,9 +214,9 @@ def _nothing_is_left(plane: controlplane.ControlPlane) -> None:
 def _owned(plane: controlplane.ControlPlane) -> list[dict[str, Any]]:
     """The revisions that the DaemonSet owns; target revisions are not among them."""
     return [
-        one
-        for one in staged.items(plane, "controllerrevisions")
-        if one["metadata"]["ownerReferences"][0].get("controller")
+        item
+        for item in staged.items(plane, "controllerrevisions")
+        if item["metadata"]["ownerReferences"][0].get("controller")
     ]
 
 

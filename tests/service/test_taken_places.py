@@ -81,12 +81,12 @@ class Fleet:
         """The nodes with a ready pod of an image."""
         pods = self.plane.items(SPACE, "pods", labelSelector=f"app={self.name}")
         return {
-            str(one["spec"].get("nodeName"))
-            for one in pods
-            if one["spec"]["containers"][0]["image"].endswith(f":{tag}")
-            and "deletionTimestamp" not in one["metadata"]
+            str(pod["spec"].get("nodeName"))
+            for pod in pods
+            if pod["spec"]["containers"][0]["image"].endswith(f":{tag}")
+            and "deletionTimestamp" not in pod["metadata"]
             and {("Ready", "True")}
-            & {(c["type"], c["status"]) for c in one["status"].get("conditions") or ()}
+            & {(c["type"], c["status"]) for c in pod["status"].get("conditions") or ()}
         }
 
     def as_tenant(self, space: str, body: dict[str, Any]) -> None:
@@ -206,8 +206,8 @@ def pending(plane: controlplane.ControlPlane, space: str, app: str) -> int:
     pods = plane.items(space, "pods", labelSelector=f"app={app}")
     return sum(
         ("PodScheduled", "False")
-        in {(c["type"], c["status"]) for c in one["status"].get("conditions") or ()}
-        for one in pods
+        in {(c["type"], c["status"]) for c in pod["status"].get("conditions") or ()}
+        for pod in pods
     )
 
 
@@ -229,7 +229,7 @@ def displaced(fleet: Fleet) -> int:
 def placed(plane: controlplane.ControlPlane, space: str, app: str) -> int:
     """The pods with a node."""
     pods = plane.items(space, "pods", labelSelector=f"app={app}")
-    return sum("nodeName" in one["spec"] for one in pods)
+    return sum("nodeName" in pod["spec"] for pod in pods)
 
 
 @pytest.mark.parametrize("fleet", [("kept", {"ports": PORTS})], indirect=True)

@@ -51,11 +51,11 @@ def tree(spans_of_work: Sequence[ReadableSpan]) -> list[tuple[str, list[str]]]:
     )
     return [
         (
-            one.name,
-            [c.name for c in sorted(below[one.context.span_id], key=lambda c: c.start_time or 0)],
+            root.name,
+            [c.name for c in sorted(below[root.context.span_id], key=lambda c: c.start_time or 0)],
         )
-        for one in roots
-        if one.context
+        for root in roots
+        if root.context
     ]
 
 

@@ -44,7 +44,7 @@ def names_left(plane: controlplane.ControlPlane, state: str) -> list[str]:
     items = json.loads(
         plane.kubectl("-n", state, "get", "configmaps,leases,daemonsets", "-o", "json")
     )["items"]
-    names = [one["metadata"]["name"] for one in items]
+    names = [item["metadata"]["name"] for item in items]
     return [name for name in names if name != "kube-root-ca.crt"]
 
 

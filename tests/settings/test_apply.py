@@ -125,7 +125,7 @@ def repositories(*own: dict[str, Any], **common: Any) -> tuple[ApplyOptions, ...
         {**one, "apply": more} if more else one for one, more in zip(URLS, own, strict=True)
     ]
     parsed = service.parse({"repositories": settings, "apply": common})
-    return tuple(parsed.apply_options_of(one) for one in parsed.repositories)
+    return tuple(parsed.apply_options_of(repository) for repository in parsed.repositories)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ PINNED = {names.ROLLOUT: "2"}
 
 
 def reasons(state: NodeState) -> list[str]:
-    return [one.reason for one in state.waits]
+    return [wait.reason for wait in state.waits]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ def read(
 ) -> RequiredAgent:
     """The agent by the record of what the world's deployer did, `history` another one."""
     seen = world.observe()
-    names_of = [one.name for one in seen.revisions if not target_revisions.is_promoted(one)]
+    names_of = [
+        revision.name for revision in seen.revisions if not target_revisions.is_promoted(revision)
+    ]
     required = in_git(
         FIRST,
         history or world_history(world),
@@ -62,9 +64,9 @@ def hashes(world: RolloutWorld) -> dict[str, str]:
     """The hash of the pods of each image."""
     seen = world.observe()
     return {
-        one.template["spec"]["containers"][0]["image"]: one.hash
-        or one.raw["metadata"]["labels"][names.ROLLOUT]
-        for one in seen.revisions
+        revision.template["spec"]["containers"][0]["image"]: revision.hash
+        or revision.raw["metadata"]["labels"][names.ROLLOUT]
+        for revision in seen.revisions
     }
 
 
@@ -107,7 +109,9 @@ def test_an_early_template_counts_on_every_node() -> None:
     there = with_policy(world())
     there.commit(SECOND)
     seen = there.observe()
-    (target,) = (one for one in seen.revisions if not target_revisions.is_promoted(one))
+    (target,) = (
+        revision for revision in seen.revisions if not target_revisions.is_promoted(revision)
+    )
     record = target_revisions.encoded(RolloutRecord(early=True))
     there.revisions[target.name]["metadata"]["annotations"][keys.ROLLOUT_RECORD] = record
     agent, of = read(there), hashes(there)

@@ -35,7 +35,7 @@ KINDS = [OWN, CILIUM, GPU, OTHER, Taint(OWN.key, "NoExecute")]
 
 
 def body(taints: list[Taint], uid: str = "uid-n1") -> dict[str, Any]:
-    written = [{"key": one.key, "effect": one.effect, "value": one.value} for one in taints]
+    written = [{"key": taint.key, "effect": taint.effect, "value": taint.value} for taint in taints]
     spec: dict[str, Any] = {"taints": written} if written else {}
     return {"metadata": {"name": "n1", "uid": uid, "resourceVersion": "7"}, "spec": spec}
 
@@ -119,8 +119,8 @@ def state_without_taint(name: str, well: bool, **fields: Any) -> NodeState:
 
 def tainted(states: dict[str, NodeState], unready: Unready, after: float = 120.0) -> list[str]:
     changes = taint_changes.additions(states, unready, CONTINUOUS, START + after)
-    assert all(one.added == OWN and not one.removed for one in changes)
-    return [one.node for one in changes]
+    assert all(change.added == OWN and not change.removed for change in changes)
+    return [change.node for change in changes]
 
 
 def test_a_node_gets_the_taint_after_the_stated_time() -> None:
@@ -149,7 +149,7 @@ def test_a_ready_pod_causes_no_taint_before_its_min_ready_seconds_are_over() -> 
     around = Surroundings(CONTINUOUS, (agent(min_ready=600),), START + 200)
     young = replace(states["n000"].node, taints=())
     states["n000"] = node_waits.state_of(young, [pod(on="n000")], around)
-    assert [one.reason for one in states["n000"].waits] == ["MinReadySeconds"]
+    assert [wait.reason for wait in states["n000"].waits] == ["MinReadySeconds"]
     assert tainted(states, times, after=200) == []
 
 

@@ -140,7 +140,9 @@ def test_each_kind_is_decided_and_each_hold_has_a_kind() -> None:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "StageHold":
                 calls += 1
-                assert any(one.arg == "kind" for one in node.keywords), f"{path}:{node.lineno}"
+                assert any(keyword.arg == "kind" for keyword in node.keywords), (
+                    f"{path}:{node.lineno}"
+                )
     assert calls >= len(HoldKind)
     assert used == {kind.name for kind in HoldKind}
 
@@ -151,7 +153,7 @@ class Lists:
     """
 
     def __init__(self, world: RolloutWorld) -> None:
-        load = [pod("load", one["metadata"]["name"]) for one in world.nodes]
+        load = [pod("load", node["metadata"]["name"]) for node in world.nodes]
         self.objects: dict[Resource, list[Body]] = {
             DAEMONSET: [world.body],
             CONTROLLER_REVISION: [*world.revisions.values()],

@@ -178,13 +178,13 @@ def test_the_completion_is_reported_with_the_number_of_the_revision() -> None:
     before: TrackedRollout | None = TrackedRollout(uid, CommitId(""), "old", 0.0, open=False)
     found = list[tuple[str, int]]()
     for number in (0, 0, 2):  # the DaemonSet controller numbers it after the promotion
-        revisions = tuple(replace(one, number=number) for one in agent.seen.revisions)
+        revisions = tuple(replace(revision, number=number) for revision in agent.seen.revisions)
         view = RolloutView(replace(agent.seen, revisions=revisions), agent.health)
         before, events = rollout_tracker.follow(before, view, 0.0)
         found += [
-            (one.definition.kind, one.revision)
-            for one in events
-            if isinstance(one, RolloutStarted | RolloutCompleted)
+            (event.definition.kind, event.revision)
+            for event in events
+            if isinstance(event, RolloutStarted | RolloutCompleted)
         ]
     assert found == [("RolloutStarted", 2), ("RolloutCompleted", 2)]
 
@@ -202,12 +202,15 @@ def test_the_number_of_a_target_is_its_own_once_it_has_one() -> None:
     for number in (0, 2):
         promoted = tuple(
             replace(
-                one,
+                revision,
                 number=number,
-                raw={**one.raw, "metadata": {**one.raw["metadata"], "ownerReferences": [owner]}},
+                raw={
+                    **revision.raw,
+                    "metadata": {**revision.raw["metadata"], "ownerReferences": [owner]},
+                },
             )
-            if one.name == name
-            else one
-            for one in agent.seen.revisions
+            if revision.name == name
+            else revision
+            for revision in agent.seen.revisions
         )
         assert agent.rollout.number(replace(agent.seen, revisions=promoted)) == 2

@@ -62,7 +62,7 @@ def test_status_shows_the_stages_what_they_wait_for_and_until_when() -> None:
     there.rounds(6)
     rollout = there.agent().rollout
     assert rollout is not None
-    until = max(one.until or 0.0 for one in rollout.stages.nodes if one.step is NodeStep.SOAKING)
+    until = max(node.until or 0.0 for node in rollout.stages.nodes if node.step is NodeStep.SOAKING)
     lines = shown(there)
     assert "Rollout of agent:2: 2 nodes at risk, the limit is 4" in lines
     assert "STAGE STATE PROVED WAITS FOR UNTIL" in lines
@@ -148,7 +148,7 @@ def test_status_shows_who_approved_a_stage_and_how() -> None:
     text = "ada@example.com (team-a), commit 0123456789ab"
     assert f"Stage rest is approved: {text}" in shown(there)
     stages = document(there)["rollout"]["stages"]
-    assert [one["approvedBy"] for one in stages] == [[], [text]]
+    assert [stage["approvedBy"] for stage in stages] == [[], [text]]
 
 
 def test_a_rollout_has_the_number_of_its_target_beside_that_of_the_proven_template() -> None:

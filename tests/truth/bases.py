@@ -66,14 +66,22 @@ def files() -> list[Path]:
 
 def _objects() -> Iterator[Body]:
     for file in files():
-        for one in parser.read(file.name, file.read_bytes()).documents:
-            if isinstance(one.value, dict) and isinstance(one.value.get("metadata"), dict):
-                for body in one.value["items"] if one.value.get("kind") == "List" else [one.value]:
+        for document in parser.read(file.name, file.read_bytes()).documents:
+            if isinstance(document.value, dict) and isinstance(
+                document.value.get("metadata"), dict
+            ):
+                for body in (
+                    document.value["items"]
+                    if document.value.get("kind") == "List"
+                    else [document.value]
+                ):
                     if body.get("metadata", {}).get("name"):
                         yield body
 
 
-(_FIELDS,) = (one.value for one in parser.read(FIELDS.name, FIELDS.read_bytes()).documents)
+(_FIELDS,) = (
+    document.value for document in parser.read(FIELDS.name, FIELDS.read_bytes()).documents
+)
 
 
 def generated(random: Random) -> Body:
@@ -132,7 +140,7 @@ def _container(random: Random, name: str, volumes: list[Body]) -> Body:
         "image": "registry.example.com/agent:1.2.3",
         **_some(random, "container", 0.3),
     }
-    mounted = [one for one in volumes if random.random() < 0.7]
+    mounted = [volume for volume in volumes if random.random() < 0.7]
     if mounted:
         container["volumeMounts"] = [
             {"name": one["name"], "mountPath": f"/mnt/{one['name']}"} for one in mounted

@@ -27,7 +27,7 @@ def test_a_seed_gives_the_same_manifests() -> None:
 @pytest.mark.controlplane
 def test_our_verdict_is_the_api_servers(api_server: ControlPlane) -> None:
     judgements = asyncio.run(verdicts.judged(api_server, list(verdicts.cases(SEED, COUNT))))
-    decided = [one for one in judgements if one.decided]
+    decided = [judgement for judgement in judgements if judgement.decided]
     wrong = [one for one in decided if not one.agrees]
     refused = sum(bool(one.create or one.apply) for one in decided)
     assert len(decided) > 0.98 * COUNT

@@ -81,7 +81,8 @@ class Judged:
 
     def __str__(self) -> str:
         ours = (
-            "; ".join(f"{one.rule} {one.message}" for one in self.findings) or "nothing against it"
+            "; ".join(f"{finding.rule} {finding.message}" for finding in self.findings)
+            or "nothing against it"
         )
         server = (
             f"create: {_words(self.create)}"
@@ -172,9 +173,9 @@ def ours(data: bytes) -> tuple[Finding, ...]:
     prepared = prepare.prepare(
         SourceTree(None, {PurePosixPath("manifest.yaml"): data}), namespace="default"
     )
-    reported = tuple(one for one in prepared.findings if one.refused)
+    reported = tuple(finding for finding in prepared.findings if finding.refused)
     assert prepared.deployable == (not reported)
-    crashed = [one for one in prepared.findings if one.rule == "DS904"]
+    crashed = [finding for finding in prepared.findings if finding.rule == "DS904"]
     assert not crashed, crashed
     return reported
 
@@ -230,7 +231,7 @@ def _words(reply: str) -> str:
 
 def summary(seed: int, judgements: Sequence[Judged]) -> str:
     """Shares and every difference, the server's refusals that we pass first."""
-    decided = [one for one in judgements if one.decided]
+    decided = [judgement for judgement in judgements if judgement.decided]
     wrong = [one for one in decided if not one.agrees]
     refused = Counter(bool(one.create or one.apply) for one in decided)
     lines = [f"seed {seed}: {one}" for one in sorted(wrong, key=lambda one: bool(one.findings))]

@@ -59,7 +59,9 @@ class Scene:
             (attacks.head(signed), body),
         ]
         async with asyncio.timeout(SECONDS):
-            return [await attacks.send(self.port, *one, address=address) for one in requests]
+            return [
+                await attacks.send(self.port, *request, address=address) for request in requests
+            ]
 
 
 ALL = [200, 200, 200, 303, 202]
@@ -140,7 +142,7 @@ async def test_forged_deliveries_do_not_count_for_signed_ones(scene: Scene, /) -
 
 async def test_the_right_token_is_accepted_after_any_number_of_wrong_ones(scene: Scene, /) -> None:
     """All users of a proxy have its address."""
-    answers = [await attacks.send(scene.port, *one) for one in attacks.wrong_tokens(40)]
+    answers = [await attacks.send(scene.port, *token) for token in attacks.wrong_tokens(40)]
     assert set(answers) == {401, 403}
     assert await scene.served("127.0.0.1") == ALL
 

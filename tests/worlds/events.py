@@ -344,7 +344,7 @@ async def an_error_lasts_for_a_while(world: World) -> None:
     )
     world.story[-1] += (
         f" ({code or 'silence'} to {', '.join(verbs)} of "
-        f"{', '.join(one.plural for one in kinds) or 'all'})"
+        f"{', '.join(kind.plural for kind in kinds) or 'all'})"
     )
     answer: RequestFault = (
         faults.failure(code) if code else Silence(30.0, done=world.chance.random() < 0.5)

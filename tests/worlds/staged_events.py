@@ -67,7 +67,7 @@ async def a_bad_commit(world: StagedWorld) -> None:
 
 
 async def an_earlier_commit_again(world: StagedWorld) -> None:
-    world.push(world.chance.choice(sorted({one.tag for one in world.history.contents})))
+    world.push(world.chance.choice(sorted({content.tag for content in world.history.contents})))
 
 
 async def a_halted_commit_again(world: StagedWorld) -> None:

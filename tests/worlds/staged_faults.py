@@ -87,7 +87,7 @@ async def _cordoned(
 
 async def the_nodes_of_a_stage_are_cordoned(world: StagedWorld) -> None:
     """All nodes of pool `a`, for which the policy has a stage, in a rollout."""
-    names = [one.name for one in world.oracle.well_nodes() if one.pool == "a"]
+    names = [node.name for node in world.oracle.well_nodes() if node.pool == "a"]
     if not world.touched():
         world.push(world.fresh())
         await world.until(lambda: bool(world.touched()), 60)
@@ -106,7 +106,7 @@ async def a_node_reboots(world: StagedWorld) -> None:
 async def several_nodes_reboot(world: StagedWorld) -> None:
     """One after the other, as for a new kernel: first those that a rollout touched."""
     touched = [one for one in world.touched() if world.oracle.is_well(one)]
-    others = [one.name for one in world.oracle.well_nodes() if one.name not in touched]
+    others = [node.name for node in world.oracle.well_nodes() if node.name not in touched]
     for node in (touched + others)[:3]:
         if has_spare_nodes(world):
             world.record(f"  {node}")

@@ -144,29 +144,29 @@ class Judge:
             self._judge_pool(target, node)
         taken = oracle.taken.get(target, set())
         risky = {
-            one.node
-            for one in oracle.pods.values()
-            if one.template == target
-            and not one.terminating
-            and not one.by_hand
-            and one.node in taken
-            and not self._is_soaked(one, now)
-            and oracle.is_well(one.node)
-            and not (one.heals and one.ready_since is None)
+            pod.node
+            for pod in oracle.pods.values()
+            if pod.template == target
+            and not pod.terminating
+            and not pod.by_hand
+            and pod.node in taken
+            and not self._is_soaked(pod, now)
+            and oracle.is_well(pod.node)
+            and not (pod.heals and pod.ready_since is None)
         }
         risky |= {
             one
             for one, at in oracle.pending.items()
             if now - at < 60 and oracle.is_well(one) and not oracle.is_healing(one, now)
         }
-        cap = max(one.cap(len(oracle.nodes)) for one in shapes)
+        cap = max(shape.cap(len(oracle.nodes)) for shape in shapes)
         if len(risky | {node}) > cap:
             self._fail(
                 1, f"takes {node} to {target}: at risk are {sorted(risky)}, the cap is {cap}"
             )
 
     def _is_soaked(self, pod: PodView, now: float) -> bool:
-        soak = min(one.rest_soak for one in self.oracle.shapes(pod.template))
+        soak = min(shape.rest_soak for shape in self.oracle.shapes(pod.template))
         if pod.node in self.oracle.soaked.get(pod.template, ()):
             return True
         rounded = staged_oracle.ROUNDED
@@ -183,9 +183,9 @@ class Judge:
         if oracle.is_opened(target) or is_healing:
             return
         touched = {
-            one.node
-            for one in oracle.pods.values()
-            if one.template == target and not (one.by_hand or one.heals or one.terminating)
+            pod.node
+            for pod in oracle.pods.values()
+            if pod.template == target and not (pod.by_hand or pod.heals or pod.terminating)
         }
         touched |= {
             one
@@ -193,7 +193,7 @@ class Judge:
             if one in oracle.taken.get(target, ()) and now - at < HEALED
         }
         touched = {one for one in touched if self.oracle.is_well(one)} | {node}
-        most = max((one.canary for one in oracle.shapes(target)), default=len(oracle.nodes))
+        most = max((shape.canary for shape in oracle.shapes(target)), default=len(oracle.nodes))
         if any(not oracle.runs(one, target) for one in touched - {node}):
             most *= 2  # others replace those that fail, at most its size at once
         if len(touched) > most:
@@ -204,14 +204,14 @@ class Judge:
     def _judge_pool(self, target: str, node: str) -> None:
         """After the canary, no node outside of the stage `pool` before one of that stage ran it."""
         oracle = self.oracle
-        if not all(one.pool for one in oracle.shapes(target)) or oracle.nodes[node].pool == "a":
+        if not all(shape.pool for shape in oracle.shapes(target)) or oracle.nodes[node].pool == "a":
             return
-        count = max(one.canary for one in oracle.shapes(target))
+        count = max(shape.canary for shape in oracle.shapes(target))
         if len(oracle.touched.get(target, set()) - {node}) < count:
             return  # it may be one of the canary, after others were cordoned
         members = {one.name for one in oracle.nodes.values() if one.pool == "a"}
         soaked = oracle.soaked.get(target, set())
-        ran = {one for one in members if oracle.runs(one, target) or one in soaked}
+        ran = {member for member in members if oracle.runs(member, target) or member in soaked}
         of_canary = min(count, len(members & oracle.passed.get(target, set())))
         if len(members) > of_canary and len(ran) <= of_canary:
             self._fail(1, f"takes {node} to {target}, before any node of the stage pool")
@@ -287,7 +287,8 @@ class Judge:
         found = self._git.get(identity)
         if found is None:
             self._git |= {
-                proofs.identity(one.template): one for one in self.oracle.history.contents
+                proofs.identity(content.template): content
+                for content in self.oracle.history.contents
             }
             found = self._git.get(identity)
         if found is None:
@@ -305,7 +306,9 @@ class Judge:
         content = self.oracle.history.content(event.commit)
         tag = content.tag if content is not None else ""
         is_good = tag.startswith((GOOD, MUTE))
-        by_nodes = all("Node" in one.reason for one in event.halt.nodes) and bool(event.halt.nodes)
+        by_nodes = all("Node" in node.reason for node in event.halt.nodes) and bool(
+            event.halt.nodes
+        )
         down = [one for one, at in self.oracle.broken.items() if now - at < 900]
         if is_good and not (by_nodes and len(down) > 1):
             self._fail(3, f"halts the good template {tag}: {event.halt.message}")
@@ -396,10 +399,10 @@ class Judge:
         if situation.annotated_drift or situation.repository_suspended is not None:
             return
         suspects = [one.name for one in oracle.well_nodes() if now - (one.well or 0) > SHOWN_AFTER]
-        templates = {one: {pod.template for pod in oracle.on(one)} for one in suspects}
-        if len({frozenset(one) for one in templates.values() if one}) <= 1 and not self._differs(
-            templates
-        ):
+        templates = {suspect: {pod.template for pod in oracle.on(suspect)} for suspect in suspects}
+        if len(
+            {frozenset(template) for template in templates.values() if template}
+        ) <= 1 and not self._differs(templates):
             return
         fleet = await agents.list_agents(cluster, "gitops-ds", epoch + now)
         agent = next((one for one in fleet if one.key.name == NAME), None)
@@ -434,8 +437,8 @@ def undone(oracle: Oracle) -> str:
     if keys.TARGET in (live["metadata"].get("annotations") or {}):
         return "the DaemonSet still has a target"
     missing = [
-        one.name
-        for one in oracle.well_nodes()
-        if not oracle.runs(one.name, wanted) and (wanted, one.name) not in oracle.faulty
+        node.name
+        for node in oracle.well_nodes()
+        if not oracle.runs(node.name, wanted) and (wanted, node.name) not in oracle.faulty
     ]
     return f"{', '.join(missing)} do not run {wanted}" if missing else ""

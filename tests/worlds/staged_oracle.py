@@ -146,7 +146,7 @@ class Oracle:
 
     def _last_ready(self, node: str, now: float) -> float:
         is_ready = any(
-            one.node == node and one.ready_since is not None for one in self.pods.values()
+            pod.node == node and pod.ready_since is not None for pod in self.pods.values()
         )
         return now if is_ready else self.last_ready.get(node, -HEALED)
 
@@ -191,8 +191,8 @@ class Oracle:
         view.terminating = "deletionTimestamp" in metadata
         status = body.get("status") or {}
         ready = any(
-            one["type"] == "Ready" and one["status"] == "True"
-            for one in status.get("conditions") or ()
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in status.get("conditions") or ()
         )
         view.ready_since = (
             (view.ready_since if view.ready_since is not None else now) if ready else None
@@ -212,7 +212,10 @@ class Oracle:
         name = body["metadata"]["name"]
         labels, spec = body["metadata"]["labels"], body.get("spec") or {}
         conditions = (body.get("status") or {}).get("conditions") or ()
-        ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        ready = any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in conditions
+        )
         well = ready and not spec.get("taints") and not spec.get("unschedulable")
         view = self.nodes.get(name)
         if view is None:
@@ -234,8 +237,8 @@ class Oracle:
         old = template_id(before["spec"]["template"]) if before else ""
         if new != old:
             self.hands = [
-                one if one.until is not None else Hand(one.template, now + 5.0)
-                for one in self.hands
+                hand if hand.until is not None else Hand(hand.template, now + 5.0)
+                for hand in self.hands
             ]
             if writer in HANDS:
                 self.hands.append(Hand(new))
@@ -304,7 +307,7 @@ class Oracle:
 
     def is_of_git(self, template: str) -> bool:
         """Whether a commit has the template."""
-        return any(one.tag == template for one in self.history.contents)
+        return any(content.tag == template for content in self.history.contents)
 
     def shapes(self, template: str) -> list[Shape]:
         """The policies since Git has the template."""
@@ -317,8 +320,8 @@ class Oracle:
     def is_of_an_edit(self, template: str, now: float) -> bool:
         """Whether a new pod has this template by the hand of a person."""
         return any(
-            one.template == template and (one.until is None or one.until >= now)
-            for one in self.hands
+            hand.template == template and (hand.until is None or hand.until >= now)
+            for hand in self.hands
         )
 
     def targets(self, now: float) -> set[str]:
@@ -333,7 +336,7 @@ class Oracle:
 
     def on(self, node: str) -> list[PodView]:
         """The pods of a node that stay."""
-        return [one for one in self.pods.values() if one.node == node and not one.terminating]
+        return [pod for pod in self.pods.values() if pod.node == node and not pod.terminating]
 
     def well_nodes(self) -> Iterator[NodeView]:
         """The nodes that are well."""
@@ -372,7 +375,7 @@ class Oracle:
             shapes = self.shapes(pod.template)
             if not shapes or now - pod.ready_since < min(s.soak for s in shapes) - ROUNDED:
                 continue
-            is_measured = all(one.gate for one in shapes)
+            is_measured = all(shape.gate for shape in shapes)
             if not is_measured or self.has_series is None or self.has_series(pod.node):
                 self.soaked.setdefault(pod.template, set()).add(pod.node)
         if self.staged:
@@ -391,9 +394,9 @@ class Oracle:
                 pod.template == wanted
                 and pod.ready_since is not None
                 and now - pod.ready_since >= soak - ROUNDED
-                for pod in self.on(one.name)
+                for pod in self.on(node.name)
             )
-            for one in nodes
+            for node in nodes
         )
         if nodes and done and self.is_canary_passed(wanted):
             self._proved(wanted, "rollout")
@@ -402,7 +405,7 @@ class Oracle:
         """Whether as many nodes as the canary has ran the template for its soak."""
         if template in self.proven or template in self.passed:
             return True
-        count = min((one.canary for one in self.shapes(template)), default=0)
+        count = min((shape.canary for shape in self.shapes(template)), default=0)
         taken = self.neighbours.values()
         touched = self.touched.get(template, ())
         lost = sum(1 for one in touched if not self.is_well(one) or one in taken)
@@ -414,12 +417,12 @@ class Oracle:
 
     def is_opened(self, template: str) -> bool:
         """Whether nodes beyond the canary may run the template."""
-        waits = all(one.approval and not one.pool for one in self.shapes(template))
+        waits = all(shape.approval and not shape.pool for shape in self.shapes(template))
         is_approved = not waits or template in self.approved
         return template in self.proven or (is_approved and self.is_canary_passed(template))
 
     def _is_mostly_done(self, template: str) -> bool:
-        running = [one for one in self.nodes if self.runs(one, template)]
+        running = [node for node in self.nodes if self.runs(node, template)]
         return self.is_canary_passed(template) and 2 * len(running) > len(self.nodes)
 
 

@@ -77,7 +77,7 @@ async def restarts_and_reverts(world: StagedWorld) -> None:
     """`kubectl rollout restart` in a rollout, then its revert."""
     await restarts(world)
     await asyncio.sleep(world.chance.uniform(5, 60))
-    if world.oracle.in_force in {one.tag for one in world.history.contents}:
+    if world.oracle.in_force in {content.tag for content in world.history.contents}:
         world.push(world.oracle.in_force)
 
 
@@ -100,7 +100,7 @@ async def deletes_all_pods(world: StagedWorld) -> None:
 
 
 async def _delete_pods(world: StagedWorld, most: int) -> None:
-    pods = sorted(one.name for one in world.oracle.pods.values() if not one.terminating)
+    pods = sorted(pod.name for pod in world.oracle.pods.values() if not pod.terminating)
     world.chance.shuffle(pods)
     for name in pods[:most]:
         await world.people.delete(POD, SPACE, name)

@@ -48,7 +48,9 @@ async def _play(seed: int, table: Sequence[StagedEvent]) -> Outcome:
         if len(behaviour.faults) > 2:
             world.oracle.faulty.add(FAULTY)
         _add_nodes(world)
-        faults = ", ".join(f"{one.image} {one.trouble} on {one.nodes}" for one in behaviour.faults)
+        faults = ", ".join(
+            f"{fault.image} {fault.trouble} on {fault.nodes}" for fault in behaviour.faults
+        )
         world.record(f"{powers} {habits.latency:g} s {drift} {faults} {_text(world.shape)}")
         tasks = [
             asyncio.create_task(_whole(world, table, tenant)),
@@ -133,8 +135,8 @@ async def _whole(world: StagedWorld, table: Sequence[StagedEvent], tenant: Tenan
         await tenant.leave()
         await staged_people.corrects_drift(world)
     await _end(world)
-    for one in others:
-        one.cancel()
+    for other in others:
+        other.cancel()
 
 
 async def _adopt_policy(world: StagedWorld) -> None:
@@ -163,7 +165,7 @@ async def _commit(world: StagedWorld, table: Sequence[StagedEvent], seconds: flo
     kinds = [GOOD, GOOD, GOOD, BAD, LATE]
     if world.shape.gate and not world.shape.finish_first:
         kinds += [MUTE] * 5
-    earlier = sorted({one.tag for one in world.history.contents})
+    earlier = sorted({content.tag for content in world.history.contents})
     is_earlier = world.chance.random() < 0.2
     tag = world.chance.choice(earlier) if is_earlier else world.fresh(world.chance.choice(kinds))
     world.push(tag)
@@ -194,7 +196,7 @@ async def _end(world: StagedWorld) -> None:
     oracle, chance = world.oracle, world.chance
     if chance.random() < 0.2:
         await _bad_end(world)
-    broken = [one for one in oracle.nodes.values() if one.well is None]
+    broken = [node for node in oracle.nodes.values() if node.well is None]
     most = min(20, world.shape.parked) * len(oracle.nodes) // 100
     unproven = {name: nodes for name, nodes in oracle.touched.items() if name not in oracle.proven}
     # A node that lost its agent after its proof is at risk until it is well.

@@ -91,7 +91,9 @@ class Branch:
         )
 
     async def render(self, commits: Sequence[CommitId]) -> dict[CommitId, RenderedCommit]:
-        return {one: git_template.rendered(rendering.render(self.tree(one))) for one in commits}
+        return {
+            commit: git_template.rendered(rendering.render(self.tree(commit))) for commit in commits
+        }
 
     async def prepared(self, commit: CommitId) -> Prepared:
         return prepare.prepare(self.tree(commit))

@@ -67,5 +67,5 @@ class SecondRepository(History):
             for body in store.all(POD)
             if body["metadata"]["namespace"] == SPACE
         }
-        self.bare = {one: self.bare.get(one, now) for one in nodes if one not in running}
+        self.bare = {node: self.bare.get(node, now) for node in nodes if node not in running}
         return self.bare

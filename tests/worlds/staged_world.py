@@ -373,7 +373,7 @@ class StagedWorld:
         wanted = self.history.wanted.tag
         if wanted in self.oracle.proven:
             return []
-        return sorted({one.node for one in self.oracle.pods.values() if one.template == wanted})
+        return sorted({pod.node for pod in self.oracle.pods.values() if pod.template == wanted})
 
     def _running(self, node: str) -> str:
         return next((one.template for one in self.oracle.on(node)), "")

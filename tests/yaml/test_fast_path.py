@@ -20,8 +20,8 @@ LONG = "x" * 3_000  # more than libyaml accepts as a key
 def parsed_text(data: bytes) -> str:
     """Every value with its type and order."""
     parsed = libyaml.read("f", data)
-    return repr([(one.index, one.value) for one in parsed.documents]) + "".join(
-        f"\n{one.message}" for one in parsed.findings
+    return repr([(document.index, document.value) for document in parsed.documents]) + "".join(
+        f"\n{finding.message}" for finding in parsed.findings
     )
 
 

@@ -107,7 +107,7 @@ def blocks(draw: st.DrawFn, indent: int = 0, depth: int = 0) -> str:
 
 @given(st.lists(blocks(), min_size=1, max_size=2))
 def test_random_documents(documents: list[str]) -> None:
-    data = "".join(f"---\n{one}\n" for one in documents).encode()
+    data = "".join(f"---\n{document}\n" for document in documents).encode()
     assert_same(data)
 
 

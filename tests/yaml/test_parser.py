@@ -24,13 +24,18 @@ BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
 
 def values(text: str | bytes) -> list[object]:
     return [
-        one.value
-        for one in parser.read("f", text if isinstance(text, bytes) else text.encode()).documents
+        document.value
+        for document in parser.read(
+            "f", text if isinstance(text, bytes) else text.encode()
+        ).documents
     ]
 
 
 def finding_texts(data: bytes) -> list[str]:
-    return [f"{one.rule} {one.place} {one.message}" for one in parser.read("f.yaml", data).findings]
+    return [
+        f"{finding.rule} {finding.place} {finding.message}"
+        for finding in parser.read("f.yaml", data).findings
+    ]
 
 
 @pytest.mark.parametrize(
@@ -214,8 +219,8 @@ def test_a_file_beyond_ten_mebibytes_is_not_read() -> None:
 
 def test_documents_before_a_syntax_error_are_kept() -> None:
     parsed = parser.read("f", b"a: 1\n---\nb: [\n")
-    assert [one.value for one in parsed.documents] == [{"a": 1}]
-    assert [one.rule for one in parsed.findings] == ["DS001"]
+    assert [document.value for document in parsed.documents] == [{"a": 1}]
+    assert [finding.rule for finding in parsed.findings] == ["DS001"]
 
 
 TEXT = b"""a: 1
@@ -277,9 +282,9 @@ YAML_BITS = st.lists(
 @given(st.one_of(st.binary(max_size=200), YAML_BITS.map(str.encode)))
 def test_no_bytes_make_the_reader_raise(data: bytes) -> None:
     parsed = parser.read("f", data)
-    for one in parsed.documents:
-        json.dumps(one.value, allow_nan=False)
-        parser.place("f", data, one.index, ("a", 0))
+    for document in parsed.documents:
+        json.dumps(document.value, allow_nan=False)
+        parser.place("f", data, document.index, ("a", 0))
     for finding in parsed.findings:
         assert finding.place is not None
 
@@ -332,6 +337,8 @@ def test_a_doubt_is_mended_with_what_kubectl_reads(
 def test_a_merge_key_may_have_its_tag() -> None:
     text = b"a: &a {b: 1}\nc:\n  !!merge <<: *a\n  d: 2\n"
     parsed = parser.read("a.yaml", text)
-    assert [one.value for one in parsed.documents] == [{"a": {"b": 1}, "c": {"b": 1, "d": 2}}]
+    assert [document.value for document in parsed.documents] == [
+        {"a": {"b": 1}, "c": {"b": 1, "d": 2}}
+    ]
     assert parsed.findings == ()
     assert parser.place("a.yaml", text, 0, ("c", "b")).line == 1

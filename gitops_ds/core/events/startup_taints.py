@@ -53,7 +53,7 @@ class StartupTaintsRemoved(NodeEvent, frozen=True):
         removed = f"removed {_texts(self.taints)} after {self.seconds:.0f} s"
         if not self.without:
             return f"the required agents are ready: {removed}"
-        return f"{removed} without {'; '.join(one.text for one in self.without)}"
+        return f"{removed} without {'; '.join(agent_wait.text for agent_wait in self.without)}"
 
 
 class StartupTaintAdded(NodeEvent, frozen=True):
@@ -68,7 +68,7 @@ class StartupTaintAdded(NodeEvent, frozen=True):
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
-        return f"added {_texts((self.taint,))}: {'; '.join(one.text for one in self.agents)}"
+        return f"added {_texts((self.taint,))}: {'; '.join(agent.text for agent in self.agents)}"
 
 
 class NodeWaitsForAgents(NodeEvent, frozen=True):
@@ -98,4 +98,4 @@ class StartupTaintFailed(NodeEvent, frozen=True):
 
 
 def _texts(taints: tuple[Taint, ...]) -> str:
-    return ", ".join(one.text for one in taints)
+    return ", ".join(taint.text for taint in taints)

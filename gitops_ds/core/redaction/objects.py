@@ -34,7 +34,7 @@ def is_secret_change(change: FieldChange) -> bool:
         return names_secret(str(path[-2]))
     return (
         names_secret(str(path[-1]))
-        and all(one is None or is_scalar(one) for one in (change.old, change.new))
+        and all(side is None or is_scalar(side) for side in (change.old, change.new))
         if path
         else False
     )
@@ -115,7 +115,7 @@ def secret_words(part: list[Any]) -> list[str]:
     and for `mysql` the text after `-p`.
     """
     words, before = [], ""
-    texts_of = [one if isinstance(one, str) else "" for one in part]
+    texts_of = [line if isinstance(line, str) else "" for line in part]
     if not any(texts_of):
         return texts_of
     is_attached = any(map(texts.takes_attached_password, texts_of))

@@ -54,10 +54,10 @@ class Redactor:
     def _take(self, value: str) -> None:
         lines = [line.strip() for line in value.splitlines()]
         several = [line for line in lines if len(line) >= _LONG] if len(lines) > 1 else []
-        for one in (value.strip(), *several):
-            if len(self._known) < _KNOWN_MOST and _is_searchable(one):
-                escaped = orjson.dumps(one)[1:-1].decode()
-                self._known[one] = one if escaped == one else escaped
+        for text in (value.strip(), *several):
+            if len(self._known) < _KNOWN_MOST and _is_searchable(text):
+                escaped = orjson.dumps(text)[1:-1].decode()
+                self._known[text] = text if escaped == text else escaped
 
 
 def _is_searchable(value: str) -> bool:
@@ -85,13 +85,13 @@ def _without(part: Any, words: list[str]) -> Any:
 
 
 def _redacted(text: str, words: list[str]) -> str:
-    for one in words:
-        if one in text:
+    for word in words:
+        if word in text:
             # A short value must be a whole word; in an escaped line, \\n may precede it.
             pattern = (
-                re.escape(one)
-                if len(one) >= _LONG
-                else rf"(?:(?<!\w)|(?<=\\n)){re.escape(one)}(?!\w)"
+                re.escape(word)
+                if len(word) >= _LONG
+                else rf"(?:(?<!\w)|(?<=\\n)){re.escape(word)}(?!\w)"
             )
             text = re.sub(pattern, HIDDEN, text)
     return text

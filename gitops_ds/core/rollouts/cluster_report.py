@@ -72,7 +72,11 @@ class ClusterReport(msgspec.Struct, frozen=True, rename="camel"):
         """The commits that stayed healthy for `soak` seconds; none after a failure."""
         if self.state is ClusterState.FAILED:
             return frozenset()
-        return frozenset(one.commit for one in self.proved if one.at + soak <= self.at)
+        return frozenset(
+            proved_commit.commit
+            for proved_commit in self.proved
+            if proved_commit.at + soak <= self.at
+        )
 
 
 def encode(report: ClusterReport) -> bytes:
@@ -99,7 +103,10 @@ def decode(data: bytes) -> ClusterReport:
         message=plain_text.line(report.message, _MESSAGE),
         at=_time(report.at),
         since=_time(report.since),
-        proved=tuple(replace(one, at=_time(one.at)) for one in report.proved[-KEPT:]),
+        proved=tuple(
+            replace(proved_commit, at=_time(proved_commit.at))
+            for proved_commit in report.proved[-KEPT:]
+        ),
         url=plain_text.line(report.url, _URL),
     )
 

@@ -328,7 +328,7 @@ def decode(document: Body) -> RolloutPolicy:
     stated = document.get("stages") or (CANARY, REST)
     if not isinstance(stated, list | tuple):
         raise ValueError("stages must be a list")
-    stages = [_stage(one) for one in stated]
+    stages = [_stage(stage) for stage in stated]
     names = [str(stage.get("name")) for stage in stages]
     if REST not in names:
         stages.append(_stage(REST))

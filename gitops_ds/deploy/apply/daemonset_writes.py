@@ -27,9 +27,9 @@ def planned(prepared: PreparedPlan) -> Iterator[DaemonSetWrite]:
 
 def done(prepared: PreparedPlan, written: Iterable[AppliedObject]) -> Iterator[DaemonSetWrite]:
     """Those of the DaemonSets that were written."""
-    for one in written:
-        manifest, body = one.change.manifest, one.body
-        if one.change.key.is_daemonset and manifest is not None and body is not None:
+    for write in written:
+        manifest, body = write.change.manifest, write.body
+        if write.change.key.is_daemonset and manifest is not None and body is not None:
             yield DaemonSetWrite(body["metadata"]["uid"], _wanted(prepared, manifest))
 
 

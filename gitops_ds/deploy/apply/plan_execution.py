@@ -227,8 +227,10 @@ def suspended(plan: Plan) -> frozenset[Key]:
 
 def _kept(plan: Plan) -> frozenset[Key]:
     """The objects that left Git and are not deleted."""
-    kept = [one for one in plan.refusals if one.reason in LEFT_GIT]
-    return frozenset(key for one in kept for key in (*one.held, *((one.key,) if one.key else ())))
+    kept = [refusal for refusal in plan.refusals if refusal.reason in LEFT_GIT]
+    return frozenset(
+        key for outcome in kept for key in (*outcome.held, *((outcome.key,) if outcome.key else ()))
+    )
 
 
 def after_apply(

@@ -217,7 +217,8 @@ async def _pod_specs(cluster: ClusterReader, body: Body) -> list[Body]:
         pod.get("spec") or {}
         for pod in listing.items
         if any(
-            one.get("uid") == daemonset.uid for one in pod["metadata"].get("ownerReferences") or ()
+            reference.get("uid") == daemonset.uid
+            for reference in pod["metadata"].get("ownerReferences") or ()
         )
         and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
     ]

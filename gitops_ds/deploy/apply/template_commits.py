@@ -59,9 +59,9 @@ def _before(prepared: PreparedPlan) -> Mapping[Key, Commits]:
     state, live = prepared.state, prepared.inputs.live
     numbered = {
         key: {
-            proofs.identity(one.template): commits[one.number]
-            for one in live.revisions.get(key, ())
-            if one.number in commits
+            proofs.identity(revision.template): commits[revision.number]
+            for revision in live.revisions.get(key, ())
+            if revision.number in commits
         }
         for key, commits in state.revisions.items()
     }
@@ -70,13 +70,17 @@ def _before(prepared: PreparedPlan) -> Mapping[Key, Commits]:
 
 def _identities(live: Live, key: Key) -> Set[str]:
     every = (*live.revisions.get(key, ()), *live.targets.get(key, ()))
-    return {proofs.identity(one.template) for one in every}
+    return {proofs.identity(record.template) for record in every}
 
 
 def _recorded(history: TemplateHistory) -> Commits:
     """The proven template, and the one that rolls out, by the commits of their records."""
     every = (history.proof, history.target)
-    return {one.template: CommitId(one.commit) for one in every if one is not None and one.commit}
+    return {
+        record.template: CommitId(record.commit)
+        for record in every
+        if record is not None and record.commit
+    }
 
 
 def _in_git(history: TemplateHistory, cause: TemplateCause | None) -> Commits:
@@ -85,9 +89,9 @@ def _in_git(history: TemplateHistory, cause: TemplateCause | None) -> Commits:
     """
     every = (history.proof, history.target)
     return {
-        one.template: CommitId(cause.commit)
-        for one in every
-        if one is not None and cause is not None and one.source == cause.source
+        record.template: CommitId(cause.commit)
+        for record in every
+        if record is not None and cause is not None and record.source == cause.source
     }
 
 

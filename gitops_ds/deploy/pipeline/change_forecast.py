@@ -302,8 +302,8 @@ def as_json(forecast: ChangeForecast, change: Change, census: Census | None) -> 
         document["cost"] = request_costs.as_json(forecast.costs)
     if forecast.misfits and census is not None:
         document["misfits"] = [
-            {"why": one.why, "surge": one.surging, **_nodes(one.nodes, census)}
-            for one in forecast.misfits
+            {"why": misfit.why, "surge": misfit.surging, **_nodes(misfit.nodes, census)}
+            for misfit in forecast.misfits
         ]
     if forecast.configuration:
         document["configuration"] = list(forecast.configuration)

@@ -75,10 +75,14 @@ def prepare(
     }
     fleet = ClusterContext(bundle.manifests, census, bundle.expected, ignored, priorities)
     # reading and rendering report findings without regard to the rules that a repository disables
-    reported = (one for one in bundle.findings if one.refused or bundle.rules.get(one.rule, True))
+    reported = (
+        finding
+        for finding in bundle.findings
+        if finding.refused or bundle.rules.get(finding.rule, True)
+    )
     with spans.span("check"):
         every = (*reported, *check.check(bundle, snapshot, fleet, files=files, advice=advice))
-        shown = (one for one in every if advice or one.refused)
+        shown = (finding for finding in every if advice or finding.refused)
         findings = dict.fromkeys(without_repetitions(shown))
     blamed = {finding.object for finding in findings}
     clean = frozenset(
@@ -93,8 +97,10 @@ def without_repetitions(findings: Iterable[Finding]) -> list[Finding]:
     in its file.
     """
     every = list(findings)
-    typed = {one.place for one in every if one.rule == TYPE}
-    misread = {one.place.file for one in every if one.place and one.rule in _OF_SCHEMA}
+    typed = {finding.place for finding in every if finding.rule == TYPE}
+    misread = {
+        finding.place.file for finding in every if finding.place and finding.rule in _OF_SCHEMA
+    }
     return [
         finding
         for finding in every

@@ -52,7 +52,7 @@ def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
             differing = diff.compare(
                 defaults.defaulted(there), object_changes.predicted(there, desired)
             )
-            if seen := tuple(one for one in differing if not _is_unknown(key, one)):
+            if seen := tuple(change for change in differing if not _is_unknown(key, change)):
                 drifted[key] = seen
     return drifted
 

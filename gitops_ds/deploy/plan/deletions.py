@@ -117,7 +117,11 @@ def _content_named(body: Body) -> bool:
 
 def config_maps_in(pod_spec: Body) -> frozenset[str]:
     """The names of all ConfigMaps in a pod spec: volumes, projections, environment."""
-    return frozenset(one.name for one in pod_references.of("", pod_spec) if one.kind == "ConfigMap")
+    return frozenset(
+        reference.name
+        for reference in pod_references.of("", pod_spec)
+        if reference.kind == "ConfigMap"
+    )
 
 
 class Leaving(msgspec.Struct, frozen=True):
@@ -284,8 +288,8 @@ def _lost(daemonsets: Iterable[Body], live: Live) -> tuple[str, ...]:
         sorted(
             {
                 node
-                for one in daemonsets
-                for node in rollout_impact.impact(one, None, nodes, rolls=False).lost
+                for daemonset in daemonsets
+                for node in rollout_impact.impact(daemonset, None, nodes, rolls=False).lost
             }
         )
     )

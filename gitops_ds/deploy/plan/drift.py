@@ -234,12 +234,12 @@ def as_json(drifted: Drifted) -> Mapping[str, object]:
         "looksLike": drifted.looks_like,
         "managers": [
             {
-                "manager": one.manager,
-                "operation": one.operation,
-                "subresource": one.subresource,
-                "time": one.at,
+                "manager": manager.manager,
+                "operation": manager.operation,
+                "subresource": manager.subresource,
+                "time": manager.at,
             }
-            for one in drifted.by
+            for manager in drifted.by
         ],
         "fields": [show_path(change.path) for change in drifted.fields],
         "message": words(drifted),

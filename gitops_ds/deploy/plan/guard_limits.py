@@ -41,7 +41,7 @@ class Losses(msgspec.Struct, frozen=True):
     def nodes(self) -> frozenset[str]:
         """Every node that loses an agent."""
         return frozenset().union(
-            *(one.lost for one in self.leaving.values()), *self.narrowed.values()
+            *(move.lost for move in self.leaving.values()), *self.narrowed.values()
         )
 
 

@@ -73,16 +73,18 @@ def plan(
     `kept` are the objects that `undecided` found in sync; None to determine them here.
     """
     if kept is None:
-        kept = bundle.manifests.keys() - {one.key for one in undecided(bundle, live, context)}
+        kept = bundle.manifests.keys() - {change.key for change in undecided(bundle, live, context)}
     planner = ObjectPlanner(bundle, live, context)
     outcomes = {
         key: planner.outcome(manifest, answers.get(key), in_sync=key in kept)
         for key, manifest in bundle.manifests.items()
     }
     changes = [
-        _with_target(one.change, bundle.manifests, live) for one in outcomes.values() if one.change
+        _with_target(outcome.change, bundle.manifests, live)
+        for outcome in outcomes.values()
+        if outcome.change
     ]
-    refused = [one.refusal for one in outcomes.values() if one.refusal]
+    refused = [outcome.refusal for outcome in outcomes.values() if outcome.refusal]
     drifted = {key: one.drifted for key, one in outcomes.items() if one.drifted}
     narrowed = {change.key: change.nodes.lost for change in changes if _narrows(change, drifted)}
     deletes = _deletes(bundle, live, context, narrowed)
@@ -260,4 +262,4 @@ def _fields(old: Body, template: Body) -> tuple[FieldChange, ...]:
 
 def _is_promoted(key: Key, name: str, live: Live) -> bool:
     own = live.revisions.get(key, ())
-    return any(one.name == name and target_revisions.is_promoted(one) for one in own)
+    return any(revision.name == name and target_revisions.is_promoted(revision) for revision in own)

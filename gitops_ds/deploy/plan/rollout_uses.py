@@ -63,13 +63,13 @@ def to_list(leaving: Collection[Key], bundle: Bundle, live: Live) -> tuple[Key, 
 def of_pod(namespace: str, spec: Body, live: Live) -> frozenset[Key]:
     """The objects that a pod uses, with the rights of its account."""
     found = pod_references.of(namespace, spec)
-    accounts = (one for one in found if one.kind == "ServiceAccount")
-    return found.union(*(pod_references.of_account(one, live.objects) for one in accounts))
+    accounts = (key for key in found if key.kind == "ServiceAccount")
+    return found.union(*(pod_references.of_account(account, live.objects) for account in accounts))
 
 
 def _of_revisions(key: Key, live: Live) -> frozenset[Key]:
     every = (*live.revisions.get(key, ()), *live.targets.get(key, ()))
-    specs = (one.template.get("spec") or {} for one in every)
+    specs = (revision.template.get("spec") or {} for revision in every)
     return frozenset().union(*(of_pod(key.namespace, spec, live) for spec in specs))
 
 
@@ -81,11 +81,11 @@ def _used(bundle: Bundle, live: Live, context: PlanContext) -> Mapping[Key, _Use
             for template, words in _templates(old, manifest, bundle, live, context):
                 by = f"{words} of ds/{key.name} until its rollout ends"
                 use = _Use(SkipReason.USED_BY_ROLLOUT, by)
-                for one in of_pod(key.namespace, template.get("spec") or {}, live):
-                    used.setdefault(one, use)
+                for used_key in of_pod(key.namespace, template.get("spec") or {}, live):
+                    used.setdefault(used_key, use)
         use = _Use(SkipReason.USED_BY_PODS, f"pods of ds/{key.name} that are not replaced yet")
-        for one in live.used_by_pods.get(key, ()):
-            used.setdefault(one, use)
+        for pod in live.used_by_pods.get(key, ()):
+            used.setdefault(pod, use)
     return used
 
 
@@ -94,7 +94,7 @@ def _is_open(old: Body, manifest: Manifest, bundle: Bundle, context: PlanContext
     if targets.name_of(old) or targets.name_of(manifest.body):
         return True
     key = manifest.key
-    return key in context.options.deferred or any(one.key == key for one in bundle.refusals)
+    return key in context.options.deferred or any(refusal.key == key for refusal in bundle.refusals)
 
 
 def _templates(

@@ -188,5 +188,5 @@ class Templates:
 
 
 def _tip(holders: Iterable[TemplateObject]) -> CommitId:
-    versions = sorted([one.source, one.uid, one.commit] for one in holders)
+    versions = sorted([holder.source, holder.uid, holder.commit] for holder in holders)
     return CommitId(f"templates@{digest_of(versions)[:12]}")

@@ -56,7 +56,9 @@ def host_ports(spec: Body) -> Iterator[Port]:
     containers.
     """
     sidecars = [
-        one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"
+        container
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
     ]
     for container in (*(spec.get("containers") or ()), *sidecars):
         for port in container.get("ports") or ():

@@ -110,7 +110,7 @@ def _names_alone(metadata: Body) -> dict[str, Any]:
     known = (names.OWNER_LABEL, names.REVISION_HASH, names.ROLLOUT, names.PROBE)
     lean["labels"] = {name: labels[name] for name in known if name in labels}
     references = metadata.get("ownerReferences") or ()
-    lean["ownerReferences"] = [one for one in references if one.get("controller")]
+    lean["ownerReferences"] = [reference for reference in references if reference.get("controller")]
     return lean
 
 

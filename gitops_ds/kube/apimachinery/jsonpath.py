@@ -55,7 +55,7 @@ class Path(msgspec.Struct, frozen=True):
         """The values at the path."""
         values = [root if self.rooted else node]
         for step in self.steps:
-            values = [value for one in values for value in step(one)]
+            values = [value for start in values for value in step(start)]
         return values
 
 
@@ -110,8 +110,8 @@ def _text(parts: Sequence[Node], node: Any, root: Any) -> Iterator[str]:
             case Path():
                 yield " ".join(map(as_text, part.find(node, root)))
             case Range(repeated, body):
-                for one in repeated.find(node, root):
-                    yield from _text(body, one, root)
+                for element in repeated.find(node, root):
+                    yield from _text(body, element, root)
 
 
 def as_text(value: Any) -> str:

@@ -104,19 +104,25 @@ def read(spec: Body, status: Body) -> StatusCause:
         reason = str(container.waiting.get("reason") or "")
         if reason not in _ON_ITS_WAY:
             return _waiting(container, reason)
-    ends = [(one, one.ended) for one in containers if one.ended.get("exitCode")]
+    ends = [
+        (container, container.ended) for container in containers if container.ended.get("exitCode")
+    ]
     if status.get("phase") == "Failed":
         reason = str(status.get("reason") or "Failed")
         ended = _end(*ends[0]).message if ends else ""
         return StatusCause(reason, reason, _line(str(status.get("message") or ended)))
-    conditions = {str(one.get("type")): one for one in status.get("conditions") or ()}
+    conditions = {
+        str(condition.get("type")): condition for condition in status.get("conditions") or ()
+    }
     scheduled = conditions.get("PodScheduled") or {}
     if scheduled.get("status") == "False":
         reason = str(scheduled.get("reason") or "Unschedulable")
         return StatusCause(reason, reason, _line(str(scheduled.get("message") or "")))
     if ends:
         return _end(*ends[0])
-    before = [(one, one.ended_before) for one in containers if one.ended_before]
+    before = [
+        (container, container.ended_before) for container in containers if container.ended_before
+    ]
     if before:
         return _end(*max(before, key=lambda one: str(one[1].get("finishedAt") or "")))
     ready = conditions.get("Ready") or {}
@@ -134,7 +140,7 @@ def statuses(status: Body) -> Sequence[Body]:
 
 def last_ends(states: Sequence[Body]) -> Sequence[Body]:
     """How the containers that were restarted ended before."""
-    return [end for one in states if (end := (one.get("lastState") or {}).get("terminated"))]
+    return [end for state in states if (end := (state.get("lastState") or {}).get("terminated"))]
 
 
 def crashed_at(ends: Sequence[Body]) -> float | None:
@@ -165,11 +171,11 @@ def last_end(ends: Sequence[Body]) -> float:
 def launched_at(states: Sequence[Body]) -> float:
     """When the last of the running containers that never restarted began to run; 0 without any."""
     running = (
-        (one.get("state") or {}).get("running") or {}
-        for one in states
-        if not one.get("restartCount")
+        (state.get("state") or {}).get("running") or {}
+        for state in states
+        if not state.get("restartCount")
     )
-    return max((_seconds(one, "startedAt") for one in running), default=0.0)
+    return max((_seconds(container, "startedAt") for container in running), default=0.0)
 
 
 def settles_at(states: Sequence[Body]) -> float:
@@ -179,9 +185,9 @@ def settles_at(states: Sequence[Body]) -> float:
     """
     least, most = SETTLES_WITHIN
     latest = 0.0
-    for one in states:
-        end = (one.get("lastState") or {}).get("terminated")
-        running = (one.get("state") or {}).get("running")
+    for state in states:
+        end = (state.get("lastState") or {}).get("terminated")
+        running = (state.get("state") or {}).get("running")
         if not end or not running:
             continue
         # A container that did not start at all began in 1970.
@@ -235,9 +241,9 @@ def _containers(spec: Body, status: Body) -> Sequence[_ContainerStatus]:
     https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
     """
     sidecars = {
-        one.get("name")
-        for one in spec.get("initContainers") or ()
-        if one.get("restartPolicy") == "Always"
+        container.get("name")
+        for container in spec.get("initContainers") or ()
+        if container.get("restartPolicy") == "Always"
     }
     first = len(status.get("initContainerStatuses") or ())
     return [
@@ -263,9 +269,11 @@ def newest_warning(events: Iterable[Body]) -> PodCause | None:
     stopped is not ready afterwards.
     """
     warnings = [
-        one
-        for one in events
-        if one.get("type") == "Warning" and one.get("message") and one.get("reason") not in HARMLESS
+        event
+        for event in events
+        if event.get("type") == "Warning"
+        and event.get("message")
+        and event.get("reason") not in HARMLESS
     ]
     last = max(
         warnings,

@@ -55,7 +55,7 @@ def of_template(template: Body) -> PodContent:
 def of_pod(spec: Body) -> PodContent:
     """The content of a pod of a DaemonSet; `spec` may be packed."""
     containers, room = packed(spec)
-    return _content(tuple(tuple(one) for one in containers), room)
+    return _content(tuple(tuple(container) for container in containers), room)
 
 
 def packed(spec: Body) -> tuple[Sequence[Sequence[str]], str]:
@@ -72,7 +72,7 @@ def difference(
     """How a pod differs from a template; empty for a pod of it. `mirrors` are prefixes of images
     that admission puts in the place of a registry. `exact`: no image may have another digest.
     """
-    found = {one.name: one for one in pod.containers}
+    found = {container.name: container for container in pod.containers}
     for wanted in template.containers:
         one = found.get(wanted.name)
         if one is None:
@@ -107,13 +107,13 @@ def _untagged(image: str) -> str:
 
 @lru_cache(8192)
 def _content(containers: tuple[tuple[str, str, str], ...], room: str) -> PodContent:
-    return PodContent(tuple(ContainerContent(*one) for one in containers), room)
+    return PodContent(tuple(ContainerContent(*container) for container in containers), room)
 
 
 def _containers(spec: Body) -> Iterator[tuple[str, str, str]]:
     for field in ("initContainers", "containers"):
-        for one in spec.get(field) or ():
-            yield _container(field, orjson.dumps({name: one.get(name) for name in _READ}))
+        for container in spec.get(field) or ():
+            yield _container(field, orjson.dumps({name: container.get(name) for name in _READ}))
 
 
 @lru_cache(8192)
@@ -133,9 +133,9 @@ def _room(spec: Body) -> str:
     affinity = dict(spec.get("affinity") or {})
     by_node = affinity.pop("nodeAffinity", None) or {}
     tolerations = [
-        one
-        for one in spec.get("tolerations") or ()
-        if not str(one.get("key") or "").startswith(_OF_KUBERNETES)
+        toleration
+        for toleration in spec.get("tolerations") or ()
+        if not str(toleration.get("key") or "").startswith(_OF_KUBERNETES)
     ]
     everything = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     claims = [
@@ -149,8 +149,8 @@ def _room(spec: Body) -> str:
                 "preferred": {name: one for name, one in by_node.items() if name != _BY_NODE},
                 "tolerations": tolerations,
                 "containers": [
-                    [_plain(one.get("resources") or {}), _host_ports(one, spec)]
-                    for one in everything
+                    [_plain(container.get("resources") or {}), _host_ports(container, spec)]
+                    for container in everything
                 ],
                 "claims": [claim for claim in claims if any(claim.values())],
                 **{
@@ -167,9 +167,9 @@ def _host_ports(container: Body, spec: Body) -> list[Any]:
     """In the network of the host every port is one of the host, by a default of pods only."""
     name = "containerPort" if spec.get("hostNetwork") else "hostPort"
     return [
-        [one.get(name), one.get("protocol")]
-        for one in container.get("ports") or ()
-        if one.get(name)
+        [port.get(name), port.get("protocol")]
+        for port in container.get("ports") or ()
+        if port.get(name)
     ]
 
 
@@ -178,7 +178,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         plain = {key: _plain(one) for key, one in value.items()}
         return {key: one for key, one in plain.items() if one not in (None, "", [], {})}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_plain(element) for element in value] if isinstance(value, list | tuple) else value
 
 
 def _digest(value: Any) -> str:

@@ -77,8 +77,8 @@ class _Demands:
         spec = template.get("spec") or {}
         affinity = spec.get("affinity") or {}
         containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-        images = frozenset(str(one.get("image") or "") for one in containers)
-        claims = [(one.get("resources") or {}).get("claims") for one in containers]
+        images = frozenset(str(container.get("image") or "") for container in containers)
+        claims = [(container.get("resources") or {}).get("claims") for container in containers]
         self.requests = capacity.requested(_requesting(spec))
         self.tolerations = _texts(spec.get("tolerations"))
         self.sets: Mapping[Demand, frozenset[str]] = {
@@ -121,7 +121,7 @@ def _is_lower(target: Body, proven: Body) -> bool:
     """
     if target.get("preemptionPolicy") == "Never" and proven.get("preemptionPolicy") != "Never":
         return True
-    new, old = (str(one.get("priorityClassName") or "") for one in (target, proven))
+    new, old = (str(spec.get("priorityClassName") or "") for spec in (target, proven))
     if new == old:
         return bool(target.get("priority") != proven.get("priority"))
     rank = _RANKS.get(new, 0)
@@ -137,8 +137,8 @@ def _requesting(spec: Body) -> Body:
     whole = spec.get("resources") or {}
     return {
         **spec,
-        "initContainers": [_defaulted(one) for one in spec.get("initContainers") or ()],
-        "containers": [_defaulted(one) for one in spec.get("containers") or ()],
+        "initContainers": [_defaulted(container) for container in spec.get("initContainers") or ()],
+        "containers": [_defaulted(container) for container in spec.get("containers") or ()],
         "overhead": {
             **(spec.get("overhead") or {}),
             **(_defaulted({"resources": whole})["resources"]["requests"]),
@@ -183,7 +183,7 @@ def repository(image: str) -> str:
 
 
 def _texts(values: Any) -> frozenset[str]:
-    return frozenset(_text(one) for one in values or () if one)
+    return frozenset(_text(value) for value in values or () if value)
 
 
 def _text(value: Any) -> str:

@@ -57,8 +57,8 @@ def of_account(account: Key, objects: Mapping[Key, Body]) -> frozenset[Key]:
             found |= {key, Key(_RBAC, kind, space, str(role.get("name") or ""))}
     body = objects.get(account) or {}
     for field in ("secrets", "imagePullSecrets"):
-        for one in items_of(body.get(field)):
-            found.add(Key("", "Secret", account.namespace, _name(one)))
+        for entry in items_of(body.get(field)):
+            found.add(Key("", "Secret", account.namespace, _name(entry)))
     return frozenset(found)
 
 
@@ -79,8 +79,8 @@ def _is_account(subject: Mapping[str, Any], account: Key, binding: Key) -> bool:
 
 def _core(pod_spec: Body) -> Iterator[tuple[str, str]]:
     """Kind and name of each object of the core group, in the namespace of the pod."""
-    for one in items_of(pod_spec.get("imagePullSecrets")):
-        yield "Secret", _name(one)
+    for secret in items_of(pod_spec.get("imagePullSecrets")):
+        yield "Secret", _name(secret)
     for volume in items_of(pod_spec.get("volumes")):
         yield from _of_volume(volume)
     for group in _CONTAINERS:

@@ -42,9 +42,9 @@ class Fence:
             if self._passing and until != math.inf
             else None
         )
-        for one in self._passing:
-            if not one.expired():  # the write is cancelled already, and has not ended yet
-                one.reschedule(when)
+        for timeout in self._passing:
+            if not timeout.expired():  # the write is cancelled already, and has not ended yet
+                timeout.reschedule(when)
 
     def close(self) -> None:
         """Rejects every further write, and cancels the pending ones."""

@@ -99,7 +99,7 @@ def _check_context(merged: Any, context: str | None) -> None:
     name = context or str(merged.safe_get("current-context") or "")
     contexts = _plain(merged.value.get("contexts"))
     entries = map(_plain, contexts if isinstance(contexts, list) else [])
-    names = [str(one.get("name")) for one in entries if isinstance(one, dict)]
+    names = [str(entry.get("name")) for entry in entries if isinstance(entry, dict)]
     if not name or not names or name in names:
         return
     near = difflib.get_close_matches(name, names, 1)

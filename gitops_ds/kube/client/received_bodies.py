@@ -173,7 +173,9 @@ def _packed(pod: Any) -> Any:
         spec[pod_contents.PACKED] = pod_contents.packed({**spec, **whole})
     if own:
         kept = ("name", "restartPolicy")
-        spec["initContainers"] = [{name: one[name] for name in kept if name in one} for one in own]
+        spec["initContainers"] = [
+            {name: container[name] for name in kept if name in container} for container in own
+        ]
     return pod
 
 
@@ -200,7 +202,9 @@ def _listed_pod(text: bytes | memoryview) -> Any:
     """
     pod = _packed(_pod(text))
     if conditions := pod.get("status", {}).get("conditions"):
-        pod["status"]["conditions"] = [one for one in conditions if one.get("type") in _CONDITIONS]
+        pod["status"]["conditions"] = [
+            condition for condition in conditions if condition.get("type") in _CONDITIONS
+        ]
     if pod.get("spec", {}).get("nodeName"):
         pod["spec"].pop("affinity", None)
     return pod
@@ -229,7 +233,7 @@ class PackedBodies(Collection[Body]):
             yield from orjson.loads(pack)
 
     def __contains__(self, body: object) -> bool:
-        return any(one == body for one in self)
+        return any(known == body for known in self)
 
 
 # Decoders for a page of a list without its items, for an item, for an event of a watch, and for the

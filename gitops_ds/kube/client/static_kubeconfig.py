@@ -83,7 +83,7 @@ def _read(files: str) -> Iterator[_Kubeconfig]:
 
 def _current(files: list[_Kubeconfig]) -> str:
     """The last current context of the files."""
-    texts = [one.content["current-context"] for one in files if "current-context" in one.content]
+    texts = [file.content["current-context"] for file in files if "current-context" in file.content]
     return _text(texts[-1] if texts else None)
 
 
@@ -114,10 +114,10 @@ def _entry(files: list[_Kubeconfig], context: str | None) -> KubeconfigEntry:
 def _named(files: list[_Kubeconfig], kind: str, name: str) -> tuple[Mapping[str, Any], Path]:
     """The first cluster, user or context of this name, and the directory of its file."""
     entries = [
-        (one, file.directory)
+        (named, file.directory)
         for file in files
-        for one in _entries(file, f"{kind}s")
-        if _text(one.get("name")) == name
+        for named in _entries(file, f"{kind}s")
+        if _text(named.get("name")) == name
     ]
     if not entries:
         raise _Unusual
@@ -129,7 +129,7 @@ def _entries(file: _Kubeconfig, key: str) -> list[Mapping[str, Any]]:
     entries = file.content.get(key) or []
     if not isinstance(entries, list):
         raise _Unusual
-    return [_mapping(one) for one in entries]
+    return [_mapping(body) for body in entries]
 
 
 def _pem(values: Mapping[str, Any], key: str, directory: Path) -> str | None:

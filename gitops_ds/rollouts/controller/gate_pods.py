@@ -105,7 +105,7 @@ class PodGates:
         self._looks[subject.daemonset] = {
             node: kept[node] for node in (*order[NODES_AT_ONCE:], *order) if node in kept
         }
-        samples = tuple(one for node, look in kept.items() for one in _samples(node, look))
+        samples = tuple(sample for node, look in kept.items() for sample in _samples(node, look))
         return Reading(now, frozenset(kept), samples, reason=reason)
 
     def forget(self, key: Key) -> None:

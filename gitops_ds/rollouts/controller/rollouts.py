@@ -340,7 +340,7 @@ class Rollouts:
         is_halted = before is not None and target == inputs.target.hash and before.halt is not None
         if halt is None or is_halted or inputs.record.halt is not None:
             return frozenset()
-        return frozenset(one.node for one in halt.nodes)
+        return frozenset(node.node for node in halt.nodes)
 
     def decided(self, seen: Observation, inputs: StageInputs, staged: StagedDecision) -> None:
         """Stores a decision, and emits its changes."""
@@ -375,9 +375,11 @@ class Rollouts:
                 count, source = len(stage.nodes), stage.taken_from
                 self._emit(StageOpened(seen.now, key, commit, stage.name, count, source))
         if same is not None:
-            for one in rollout_holds.replaced(inputs.policy, same, now):
-                lost = tuple(f"{node} ({reason})" for node, reason in one.lost.items())
-                self._emit(StageNodesReplaced(seen.now, key, commit, one.stage, lost, one.taken))
+            for replaced in rollout_holds.replaced(inputs.policy, same, now):
+                lost = tuple(f"{node} ({reason})" for node, reason in replaced.lost.items())
+                self._emit(
+                    StageNodesReplaced(seen.now, key, commit, replaced.stage, lost, replaced.taken)
+                )
         if now.halt is not None and inputs.record.halt is None:
             self._emit(RolloutHalted(seen.now, key, commit, now.halt))
         if hold is not None and held.is_new and not is_resumed:
@@ -429,4 +431,4 @@ def _content(body: Body) -> frozenset[PodContent]:
 
 def _state(decided: StagesDecision | None, stage: str) -> StageState | None:
     stages = decided.stages if decided is not None else ()
-    return next((one.state for one in stages if one.name == stage), None)
+    return next((known.state for known in stages if known.name == stage), None)

@@ -251,7 +251,7 @@ def _attributed(
     nodes: Mapping[str, NodeProgress], kind: Callable[[str], Hashable]
 ) -> AttributedNodes:
     late = _late(nodes.values(), kind)
-    if not late and not any(one.step in _BROKEN for one in nodes.values()):
+    if not late and not any(node.step in _BROKEN for node in nodes.values()):
         return AttributedNodes(nodes)
     groups = _groups(nodes.values(), kind)
     result = dict(nodes)
@@ -287,20 +287,20 @@ def _fails(whole: _PeerGroup, stage: _PeerGroup, further: int, *, starting: bool
 
 def _late(nodes: Iterable[NodeProgress], kind: Callable[[str], Hashable]) -> frozenset[str]:
     """The proved nodes of rule 6. Those that the target has run on for less time say nothing."""
-    failed = [one for one in nodes if one.step is NodeStep.PROVED and one.reason and one.ran]
+    failed = [node for node in nodes if node.step is NodeStep.PROVED and node.reason and node.ran]
     late = set[str]()
-    for group in {kind(one.node) for one in failed} if len(failed) > 1 else ():
-        peers = [one for one in failed if kind(one.node) == group]
-        shortest = min(one.ran for one in peers)
+    for group in {kind(failed_node.node) for failed_node in failed} if len(failed) > 1 else ():
+        peers = [failed_node for failed_node in failed if kind(failed_node.node) == group]
+        shortest = min(peer.ran for peer in peers)
         well = sum(
-            one.step is NodeStep.PROVED
-            and not one.reason
-            and one.ran >= shortest
-            and kind(one.node) == group
-            for one in nodes
+            node.step is NodeStep.PROVED
+            and not node.reason
+            and node.ran >= shortest
+            and kind(node.node) == group
+            for node in nodes
         )
         if len(peers) > 1 and len(peers) > well:
-            late.update(one.node for one in peers)
+            late.update(peer.node for peer in peers)
     return frozenset(late)
 
 
@@ -308,10 +308,10 @@ def _groups(
     nodes: Iterable[NodeProgress], kind: Callable[[str], Hashable]
 ) -> dict[Hashable, _PeerGroup]:
     groups: dict[Hashable, _PeerGroup] = {}
-    for one in nodes:
-        of = kind(one.node)
-        for key in (of, (of, one.stage)):
-            groups.setdefault(key, _PeerGroup()).add(one)
+    for node in nodes:
+        of = kind(node.node)
+        for key in (of, (of, node.stage)):
+            groups.setdefault(key, _PeerGroup()).add(node)
     return groups
 
 

@@ -72,12 +72,12 @@ def _assess(gate: Gate, kind: ProbeKind, reading: Reading) -> Assessment:
         return Assessment(verdict, text, text=text)
     reading, missing = _with_data(gate, reading)
     compared = list[_Compared]()
-    for one in _comparisons(gate, kind, reading):
-        if isinstance(one, _Compared):
-            compared.append(one)
+    for comparison in _comparisons(gate, kind, reading):
+        if isinstance(comparison, _Compared):
+            compared.append(comparison)
         else:
-            missing = missing or str(one)
-    exceeded = [one for one in compared if one.is_exceeded]
+            missing = missing or str(comparison)
+    exceeded = [comparison for comparison in compared if comparison.is_exceeded]
     if exceeded:
         return _exceeded(exceeded)
     if missing or not compared:
@@ -87,13 +87,13 @@ def _assess(gate: Gate, kind: ProbeKind, reading: Reading) -> Assessment:
 
 def _with_data(gate: Gate, reading: Reading) -> tuple[Reading, str]:
     """The reading without the nodes that have no data, or the reason if too few have data."""
-    missing = {one.node for one in reading.samples if _has_no_value(gate, one)}
-    having = {one.node for one in reading.samples} - missing
+    missing = {sample.node for sample in reading.samples if _has_no_value(gate, sample)}
+    having = {sample.node for sample in reading.samples} - missing
     lacking = sorted(reading.about - having)
     total = len(reading.about)
     if reading.reason or total - len(lacking) < min(total, gate.data_of.of(total)):
         return reading, reading.reason or _lacking(lacking, reading)
-    samples = tuple(one for one in reading.samples if one.node not in lacking)
+    samples = tuple(sample for sample in reading.samples if sample.node not in lacking)
     return replace(reading, samples=samples), ""
 
 
@@ -108,7 +108,7 @@ def _is_base(value: float | None) -> TypeGuard[float]:
 
 
 def _lacking(nodes: Sequence[str], reading: Reading) -> str:
-    if reading.samples and not any(one.node for one in reading.samples):
+    if reading.samples and not any(sample.node for sample in reading.samples):
         return "no series names its node: use sum by (node), or set dataOf: 0%"
     total = counted(len(reading.about), "node")
     return f"{len(nodes)} of {total} without a value: {listed(nodes, _SHOWN)}"
@@ -174,7 +174,7 @@ def _before(gate: Gate, sample: GateSample) -> Iterator[_Compared | _Missing]:
 def _control(gate: Gate, reading: Reading) -> Iterator[_Compared | _Missing]:
     if gate.compare.control is None or not reading.samples:
         return
-    base, value = _mean(reading.control), _mean([one.value for one in reading.samples])
+    base, value = _mean(reading.control), _mean([sample.value for sample in reading.samples])
     if not math.isfinite(base):
         yield _Missing("no value of untouched nodes")
     elif not math.isnan(value):

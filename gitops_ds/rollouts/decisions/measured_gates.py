@@ -119,19 +119,21 @@ def of(fleet: StagedNodes, stage: Stage, members: Sequence[str]) -> tuple[GateRe
 
 def pause(results: Sequence[GateResult]) -> StageHold | None:
     """Why no further node of the stage is touched."""
-    return next((one.hold for one in results if one.hold is not None and one.pauses), None)
+    return next(
+        (result.hold for result in results if result.hold is not None and result.pauses), None
+    )
 
 
 def pending(results: Sequence[GateResult]) -> StageHold | None:
     """Why a stage whose nodes are proved does not pass."""
-    return next((one.hold for one in results if one.state is not GateState.PASSED), None)
+    return next((result.hold for result in results if result.state is not GateState.PASSED), None)
 
 
 def halt(results: Sequence[GateResult], now: float) -> Halt | None:
     """The first gate that failed."""
-    for one in results:
-        if one.state is GateState.FAILED:
-            return Halt(now, one.probe.stage, one.failure, gate=one.evidence)
+    for result in results:
+        if result.state is GateState.FAILED:
+            return Halt(now, result.probe.stage, result.failure, gate=result.evidence)
     return None
 
 
@@ -143,12 +145,12 @@ def controls(
     Of more touched nodes than untouched ones, those that are not proved come first; of the
     untouched ones those of the same stage.
     """
-    touched = [one for one in nodes if one.stage == stage and one.step in RUNNING]
+    touched = [node for node in nodes if node.stage == stage and node.step in RUNNING]
     touched.sort(key=lambda one: (one.step is NodeStep.PROVED, one.node))
-    untouched = [one for one in nodes if one.step is NodeStep.WAITING]
+    untouched = [node for node in nodes if node.step is NodeStep.WAITING]
     untouched.sort(key=lambda one: (one.stage != stage, one.node))
-    room = Counter(kinds.get(one.node) for one in untouched)
-    touched_counts = Counter(kinds.get(one.node) for one in touched)
+    room = Counter(kinds.get(node.node) for node in untouched)
+    touched_counts = Counter(kinds.get(node.node) for node in touched)
     counts = {kind: min(number, room[kind]) for kind, number in touched_counts.items()}
     return _first(touched, kinds, counts), _first(untouched, kinds, counts)
 
@@ -165,11 +167,11 @@ def _first(
     counts: Mapping[Platform | None, int],
 ) -> tuple[str, ...]:
     left, chosen = dict(counts), []
-    for one in nodes:
-        kind = kinds.get(one.node)
+    for node in nodes:
+        kind = kinds.get(node.node)
         if left.get(kind, 0) > 0:
             left[kind] -= 1
-            chosen.append(one.node)
+            chosen.append(node.node)
     return tuple(chosen)
 
 
@@ -307,7 +309,9 @@ def requests(
     if not probes or not inputs.target.staged or decided.halt is not None:
         return ()
     running = {
-        one.node for one in decided.nodes if one.stage == probes[0].stage and one.step in RUNNING
+        node.node
+        for node in decided.nodes
+        if node.stage == probes[0].stage and node.step in RUNNING
     }
     pods = {
         node_pods.node: pod
@@ -320,7 +324,7 @@ def requests(
         return ()
     pods = dict(sorted(pods.items()))
     return tuple(
-        one for probe in probes for one in _request(layout, inputs, decided, (probe, pods))
+        request for probe in probes for request in _request(layout, inputs, decided, (probe, pods))
     )
 
 
@@ -350,7 +354,7 @@ def limits_of(template: Body) -> dict[str, int]:
 
 def _current(inputs: StageInputs, decided: StagesDecision) -> Stage | None:
     under_way = (StageState.OPEN, StageState.HELD)
-    name = next((one.name for one in decided.stages if one.state in under_way), None)
+    name = next((stage.name for stage in decided.stages if stage.state in under_way), None)
     return next((stage for stage in inputs.policy.stages if stage.name == name), None)
 
 

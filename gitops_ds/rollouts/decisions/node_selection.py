@@ -141,13 +141,13 @@ def _pulls_left(fleet: StagedNodes) -> float:
         return math.inf
     if proven != target.template and _images(proven) == _images(target.template):
         return math.inf
-    return max(0, limit - sum(1 for one in fleet.nodes.values() if one.step in UPDATING))
+    return max(0, limit - sum(1 for node in fleet.nodes.values() if node.step in UPDATING))
 
 
 def _images(template: Body) -> frozenset[str]:
     spec = template.get("spec") or {}
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-    return frozenset(str(one.get("image")) for one in containers)
+    return frozenset(str(container.get("image")) for container in containers)
 
 
 def _is_able(fleet: StagedNodes, name: str) -> bool:
@@ -261,7 +261,7 @@ def waits_for_idle(fleet: StagedNodes, name: str) -> bool:
     """Whether a node is not taken now because it is not idle."""
     if name not in fleet.inputs.busy or not fleet.inputs.target.staged:
         return False
-    stage = next(one for one in fleet.policy.stages if one.name == fleet.nodes[name].stage)
+    stage = next(known for known in fleet.policy.stages if known.name == fleet.nodes[name].stage)
     return stage.is_idle and fleet.now < _opened(fleet, stage) + stage.idle_for
 
 
@@ -288,10 +288,10 @@ def idle_hold(fleet: StagedNodes, stage: Stage | None, take: Sequence[str]) -> S
 def _opened(fleet: StagedNodes, stage: Stage) -> float:
     """When the stage before passed, or the rollout began, in seconds since 1970."""
     passed, before = fleet.inputs.record.passed, fleet.inputs.record.began or fleet.now
-    for one in fleet.policy.stages:
-        if one is stage:
+    for known in fleet.policy.stages:
+        if known is stage:
             break
-        before = passed.get(one.name, fleet.now)
+        before = passed.get(known.name, fleet.now)
     return before
 
 

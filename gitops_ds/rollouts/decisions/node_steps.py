@@ -240,7 +240,7 @@ class NodeSteps:
     def _denied(self) -> frozenset[str]:
         """The registries that deny images of the proven template too."""
         proven = self._inputs.target.proven
-        pods = (pod for one in self._layout.nodes for pod in one.staying if pod.hash in proven)
+        pods = (pod for node in self._layout.nodes for pod in node.staying if pod.hash in proven)
         return frozenset(name for pod in pods for name in symptoms.denied(pod))
 
     def _restored(self, progress: NodeProgress, pod: Pod, stage: Stage) -> NodeProgress:
@@ -260,7 +260,9 @@ class NodeSteps:
     @cached_property
     def _owned(self) -> frozenset[str]:
         own_revisions = self._layout.seen.revisions
-        return frozenset(one.hash for one in own_revisions if target_revisions.is_promoted(one))
+        return frozenset(
+            revision.hash for revision in own_revisions if target_revisions.is_promoted(revision)
+        )
 
     def is_abandoned(self, pod: Pod) -> bool:
         """Whether a pod runs a template that is neither the target nor proven: of a rollout that
@@ -334,7 +336,9 @@ def _has_content(contents: tuple[PodContent, ...], pod: Pod) -> bool:
     """
     if not contents or pod.content is None:
         return not contents
-    return any(not pod_contents.difference(one, pod.content, exact=pod.changed) for one in contents)
+    return any(
+        not pod_contents.difference(content, pod.content, exact=pod.changed) for content in contents
+    )
 
 
 def _is_of_edit(target: RolloutTarget, pod: Pod) -> bool:
@@ -361,7 +365,10 @@ def failed_nodes(attributed: AttributedNodes, *, waits: bool = False) -> tuple[F
         attributed.nodes[name]
         for name in sorted(attributed.template | (frozenset() if waits else attributed.alone))
     )
-    return tuple(FailedNode(one.node, one.reason, one.message, Blame.TEMPLATE) for one in failed)
+    return tuple(
+        FailedNode(failure.node, failure.reason, failure.message, Blame.TEMPLATE)
+        for failure in failed
+    )
 
 
 @lru_cache(1024)

@@ -157,7 +157,7 @@ class _Writes:
         self.refused = rollout_holds.is_refused(inputs, layout.seen.now)
         self.unrecorded = self.refused and inputs.refuses == RECORD
         self.taken = frozenset(decided.take)
-        parked = (one.node for one in decided.nodes if one.step is NodeStep.PARKED)
+        parked = (node.node for node in decided.nodes if node.step is NodeStep.PARKED)
         self.open = decided.open.difference(parked)  # a broken node is not touched
         self.returned = frozenset(decided.returned)
         self.by_node = {node_pods.node: node_pods for node_pods in layout.nodes}
@@ -200,9 +200,9 @@ class _Writes:
         if self.target.edited or (self.target.staged and not self.decided.commits):
             return
         same = {
-            proofs.hash_of(one)
-            for one in known
-            if revisions.same_template(one.template, self.target.template)
+            proofs.hash_of(revision)
+            for revision in known
+            if revisions.same_template(revision.template, self.target.template)
         }
         if not self.target.staged:
             same |= self.target.hashes.difference(map(proofs.hash_of, known))
@@ -291,7 +291,7 @@ class _Writes:
 
     def promotion(self) -> Iterator[Action]:
         revision = next(
-            (one for one in self.layout.seen.revisions if one.uid == self.target.uid), None
+            (known for known in self.layout.seen.revisions if known.uid == self.target.uid), None
         )
         if self.refused or not self.decided.commits or revision is None or any(self.relabels()):
             return
@@ -320,10 +320,10 @@ class _Writes:
         """
         template = proofs.identity(self.target.template)
         return any(
-            target_revisions.is_promoted(one)
-            and one.uid != self.target.uid
-            and proofs.identity(one.template) == template
-            for one in self.layout.seen.revisions
+            target_revisions.is_promoted(revision)
+            and revision.uid != self.target.uid
+            and proofs.identity(revision.template) == template
+            for revision in self.layout.seen.revisions
         )
 
     @property

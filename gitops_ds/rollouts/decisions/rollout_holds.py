@@ -61,7 +61,7 @@ def hold(fleet: StagedNodes) -> StageHold | None:
         return suspicion(fleet)
     if fleet.inputs.target.staged and fleet.attributed.held:
         return _others(fleet)
-    parked = sum(1 for one in fleet.nodes.values() if one.step is NodeStep.PARKED)
+    parked = sum(1 for node in fleet.nodes.values() if node.step is NodeStep.PARKED)
     limit = fleet.policy.limits.parked.of(len(fleet.nodes))
     if fleet.inputs.target.staged and parked > limit:
         reason = f"{counted(parked, 'node')} parked, more than limits.parked ({limit})"
@@ -110,7 +110,7 @@ def unable(fleet: StagedNodes, members: Sequence[str]) -> StageHold | None:
     if not members or fleet.able(members):
         return None
     steps = (fleet.nodes[name] for name in members)
-    reasons = ", ".join(sorted({one.reason for one in steps if one.reason}))
+    reasons = ", ".join(sorted({step.reason for step in steps if step.reason}))
     return StageHold(f"no node of the stage can be updated ({reasons})", kind=HoldKind.UNABLE)
 
 
@@ -165,8 +165,8 @@ def _others(fleet: StagedNodes) -> StageHold:
 def suspicion(fleet: StagedNodes) -> StageHold:
     """The failure whose cause other nodes decide, and their deadline."""
     first = fleet.nodes[min(fleet.attributed.suspected | fleet.attributed.alone)]
-    starting = [one for one in fleet.nodes.values() if one.step in UPDATING]
-    until = max((one.until for one in starting if one.until is not None), default=None)
+    starting = [node for node in fleet.nodes.values() if node.step in UPDATING]
+    until = max((node.until for node in starting if node.until is not None), default=None)
     others = f"{counted(len(starting), 'node')} still starting" if starting else "one more decides"
     return StageHold(f"{first.reason} on {first.node}; {others}", until, kind=HoldKind.SUSPICION)
 
@@ -187,10 +187,12 @@ def halts_after_batch(fleet: StagedNodes, failure: Halt | None) -> StageHold | N
         return None
     if fleet.policy.on_failure.halt != "after-batch":
         return None
-    moving = [one for one in fleet.nodes.values() if one.step in UPDATING and one.reason != OVERDUE]
+    moving = [
+        node for node in fleet.nodes.values() if node.step in UPDATING and node.reason != OVERDUE
+    ]
     if not moving:
         return None
-    until = max((one.until for one in moving if one.until is not None), default=None)
+    until = max((node.until for node in moving if node.until is not None), default=None)
     return StageHold(f"halts after this batch: {failure.message}", until, kind=HoldKind.BATCH)
 
 
@@ -202,8 +204,8 @@ def halt(fleet: StagedNodes, gates: Sequence[GateResult], *, waits: bool) -> Hal
         return None
     # The message of a container's end may be the end of its log.
     failed = tuple(
-        replace(one, message=texts.words(one.message))
-        for one in node_steps.failed_nodes(fleet.attributed, waits=waits)
+        replace(node, message=texts.words(node.message))
+        for node in node_steps.failed_nodes(fleet.attributed, waits=waits)
     )
     if failed:
         first = failed[0]
@@ -257,14 +259,14 @@ def replaced(
     aside or left the cluster, it takes others.
     """
     counted = {stage.name for stage in policy.stages if stage.nodes is not None}
-    steps = {one.node: one for one in now.nodes}
+    steps = {node.node: node for node in now.nodes}
     for was, stage in zip(before.stages, now.stages, strict=False):
         taken = tuple(name for name in stage.nodes if name not in was.nodes)
         kept = [steps[name] for name in was.nodes if name in steps]
-        is_lost = was.nodes and all(one.step in APART for one in kept)
+        is_lost = was.nodes and all(node.step in APART for node in kept)
         if not (taken and is_lost and stage.name in counted) or stage.state is StageState.PASSED:
             continue
-        lost = {one.node: one.reason for one in kept if one.step is NodeStep.SET_ASIDE}
+        lost = {node.node: node.reason for node in kept if node.step is NodeStep.SET_ASIDE}
         lost |= {name: "NodeGone" for name in was.nodes if name not in steps}
         if lost:
             yield ReplacedNodes(stage.name, lost, taken)

@@ -66,12 +66,12 @@ def observed(seen: Observation) -> StageInputs | None:
         target,
         record,
         pools,
-        approved=frozenset(one.stage for one in approvals),
+        approved=frozenset(approval.stage for approval in approvals),
         approvals=approvals,
         refused=record.refused,
         refuses=record.refuses,
         held=halted_templates.hold_reason(daemonset.annotations, target) if target.staged else "",
-        halted=frozenset(one.hash for one in halted_templates.parse(daemonset.annotations)),
+        halted=frozenset(halted.hash for halted in halted_templates.parse(daemonset.annotations)),
         foreign=next(rollout_annotations.edited(daemonset), ""),
         moved=target.staged and _is_moved(seen, target),
     )
@@ -84,7 +84,7 @@ def _is_moved(seen: Observation, target: RolloutTarget) -> bool:
     proven = target_revisions.proven_template(seen.daemonset, seen.revisions)
     known = (target.template, *([proven] if proven else ()))
     live = node_eligibility.read(seen.daemonset.template)
-    return all(node_eligibility.read(one) != live for one in known)
+    return all(node_eligibility.read(content) != live for content in known)
 
 
 def unplaced(seen: Observation, target: RolloutTarget) -> Mapping[str, float]:
@@ -105,7 +105,7 @@ def behind(
     """By agent, the healthy nodes that do not run its latest template with a ready pod; agents
     without such nodes, or without a DaemonSet in this cluster, are absent.
     """
-    agents = {one.agent for one in after}
+    agents = {key.agent for key in after}
     by_agent: dict[str, frozenset[str]] = {}
     for seen in observations if agents else ():
         agent = agent_of(seen.daemonset)

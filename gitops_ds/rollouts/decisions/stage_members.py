@@ -85,7 +85,7 @@ def members(
         if where is not stage.where:
             count = _ONE
             if stage.name in candidates.passed:  # by its own nodes, if none was touched before
-                ranked = [one for one in ranked if not _is_later(candidates, stage.name, one)]
+                ranked = [name for name in ranked if not _is_later(candidates, stage.name, name)]
         chosen = ranked if count is None else _counted(ranked, count, candidates)
         stages.append(tuple(node.name for node in chosen))
         for node in chosen:

@@ -133,7 +133,7 @@ class _Simulation:
             progress.ended = self.now
             return False
         actions = staged.decision.actions
-        writes = [one for one in actions if isinstance(one, DeletePod | CreatePod)]
+        writes = [action for action in actions if isinstance(action, DeletePod | CreatePod)]
         for write in writes:
             self._perform(write)
         if self.turns * len(self.nodes) > self.most_looks:
@@ -288,14 +288,14 @@ def time_left(
     hold = decided.hold
     if decided.halt is not None or (hold is not None and hold.until is None):
         return None
-    if any(one.step is NodeStep.FAILED for one in decided.nodes):
+    if any(node.step is NodeStep.FAILED for node in decided.nodes):
         return None
     clock = _Clock(max(now, hold.until or now) if hold else now, decided.cap, pace)
     eligible, at_least = len(decided.nodes), False
     for stage, progress in zip(policy.stages, decided.stages, strict=True):
         if progress.state is StageState.PASSED:
             continue
-        nodes = [one for one in decided.nodes if one.stage == progress.name]
+        nodes = [node for node in decided.nodes if node.stage == progress.name]
         if progress.state is StageState.HELD and (stage.approval is not None or stage.is_idle):
             return None  # `until` of the hold is its deadline
         at_least = at_least or _waits_longer(stage, progress)
@@ -307,7 +307,7 @@ def batch(policy: RolloutPolicy, decided: StagesDecision) -> int:
     """The size of the current batch; 0 if every stage is passed."""
     for stage, progress in zip(policy.stages, decided.stages, strict=True):
         if progress.state is not StageState.PASSED:
-            steps = Counter(one.step for one in decided.nodes if one.stage == progress.name)
+            steps = Counter(node.step for node in decided.nodes if node.stage == progress.name)
             running = sum(steps[step] for step in (NodeStep.SOAKING, NodeStep.PROVED))
             size = batch_at(stage.pace, running, len(decided.nodes))[1]
             return min(size, decided.cap, max(1, len(progress.nodes)))
@@ -335,11 +335,11 @@ class _Clock:
 
     def play(self, stage: Stage, nodes: Sequence[NodeProgress], eligible: int) -> None:
         """Advances to the end of a stage."""
-        steps = Counter(one.step for one in nodes)
+        steps = Counter(node.step for node in nodes)
         delay = self.pace.start + self.pace.stop
-        for one in nodes:
-            if one.step is NodeStep.SOAKING:
-                self._risk(one.until or self.now + stage.soak, 1)
+        for node in nodes:
+            if node.step is NodeStep.SOAKING:
+                self._risk(node.until or self.now + stage.soak, 1)
         moving = steps[NodeStep.REPLACING] + steps[NodeStep.STARTING]
         if moving:
             self._risk(self.now + delay + stage.soak, moving)

@@ -85,8 +85,8 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
         returned=(),
         open=frozenset(),
         stages=tuple(
-            replace(one, state=StageState.PASSED if one.name in passed else StageState.HELD)
-            for one in decided.stages
+            replace(stage, state=StageState.PASSED if stage.name in passed else StageState.HELD)
+            for stage in decided.stages
         ),
         record=inputs.record,
         hold=relisted or decided.hold,
@@ -99,10 +99,10 @@ def _decided(fleet: StagedNodes, inputs: StageInputs) -> StagesDecision:
     stages = _stages(fleet)
     selection = _selected_nodes(fleet, stages)
     hold, halt = selection.hold, selection.halt
-    ended = all(one.step in _ENDED for one in fleet.nodes.values())
+    ended = all(node.step in _ENDED for node in fleet.nodes.values())
     complete = stages.current is None and not selection.take and ended
     is_early = not complete and _is_early(fleet, stages.passed, halt)
-    ends = (hold.until if hold else None, *(one.until for one in fleet.nodes.values()))
+    ends = (hold.until if hold else None, *(node.until for node in fleet.nodes.values()))
     due = (time for time in (*ends, *selection.times) if time is not None and time > fleet.now)
     return StagesDecision(
         take=selection.take,
@@ -120,7 +120,7 @@ def _decided(fleet: StagedNodes, inputs: StageInputs) -> StagesDecision:
             # Until the deployer has the proof, the DaemonSet keeps the template that it got early.
             early=inputs.record.early if complete else is_early,
             before=_before(fleet, stages, selection),
-            gates={one.probe.key: one.record for one in stages.gates if one.record is not None},
+            gates={gate.probe.key: gate.record for gate in stages.gates if gate.record is not None},
             refused=(refused := _refused(inputs, hold)),
             refuses=inputs.refuses if refused else "",
         ),
@@ -173,7 +173,7 @@ def _stages(fleet: StagedNodes) -> _Stages:
         is_proved = fleet.is_proved(members) or not (staged or fleet.able(members))
         gates = measured_gates.of(fleet, stage, members)
         hold = measured_gates.pending(gates) if is_proved else rollout_holds.unable(fleet, members)
-        if not is_proved or any(one.state is not GateState.PASSED for one in gates):
+        if not is_proved or any(gate.state is not GateState.PASSED for gate in gates):
             current = stage
             break
         gates = ()
@@ -246,7 +246,7 @@ def _is_early(fleet: StagedNodes, passed: Mapping[str, float], halt: Halt | None
         return fleet.inputs.record.early
     if fleet.policy.template.commit != "late" or fleet.policy.stages[0].name not in passed:
         return False
-    proved = sum(1 for one in fleet.nodes.values() if one.step is NodeStep.PROVED)
+    proved = sum(1 for node in fleet.nodes.values() if node.step is NodeStep.PROVED)
     return 2 * proved > len(fleet.nodes) and node_selection.every_platform_is_proved(fleet)
 
 

@@ -85,7 +85,7 @@ _SPECIFIC = (_PORTS, _CAPACITY, _PEERS, _VOLUMES, _CLAIMS, _TAINTS)
 _UNKNOWN = Symptom(
     "any other reason of a scheduler, or none",
     "",
-    frozenset({Demand.SCHEDULER}).union(*(one.demands for one in (*_SPECIFIC, _NODES))),
+    frozenset({Demand.SCHEDULER}).union(*(symptom.demands for symptom in (*_SPECIFIC, _NODES))),
     "the scheduler",
 )
 # Messages of containerd and CRI-O; the kubelet repeats that of the last attempt in its back-off:
@@ -137,7 +137,7 @@ def cause(pod: Pod, growth: Growth, denied: frozenset[str] = frozenset()) -> str
     template too.
     """
     found = tuple(_of(pod))
-    if not found or any(_is_evidence(one, pod, growth, denied) for one in found):
+    if not found or any(_is_evidence(symptom, pod, growth, denied) for symptom in found):
         return ""
     return found[0].cause
 
@@ -156,7 +156,7 @@ def _of(pod: Pod) -> Iterator[Symptom]:
     if not pod.bound:
         # Preemption is described after the reasons: "preemption: 0/4 nodes are available: …".
         reasons = pod.message.partition("preemption:")[0]
-        known = [one for one in _SPECIFIC if one.matches(reasons)]
+        known = [symptom for symptom in _SPECIFIC if symptom.matches(reasons)]
         yield from known or [next(_first((_NODES, _UNKNOWN), reasons))]
     elif pod.trouble in _PULL_REASONS:
         is_down = pod.trouble == "RegistryUnavailable"
@@ -168,7 +168,7 @@ def _of(pod: Pod) -> Iterator[Symptom]:
 
 
 def _first(symptoms: Iterable[Symptom], message: str) -> Iterator[Symptom]:
-    return (one for one in symptoms if one.matches(message))
+    return (symptom for symptom in symptoms if symptom.matches(message))
 
 
 def _without_names(message: str) -> str:
@@ -178,7 +178,9 @@ def _without_names(message: str) -> str:
 def _is_evidence(symptom: Symptom, pod: Pod, growth: Growth, denied: frozenset[str]) -> bool:
     larger = symptom.demands & growth.demands
     if Demand.REQUESTS in larger:
-        about = {one.rstrip(".") for one in re.findall(r"Insufficient ([\w./-]+)", pod.message)}
+        about = {
+            resource.rstrip(".") for resource in re.findall(r"Insufficient ([\w./-]+)", pod.message)
+        }
         if about and not about & growth.requests:
             larger -= {Demand.REQUESTS}
     if symptom not in PULLING or not larger:

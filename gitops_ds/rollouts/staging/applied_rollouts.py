@@ -85,7 +85,7 @@ def deciding_files(manifest: Manifest, bundle: Bundle) -> frozenset[str]:
     renderers read. Files of another agent count only if the manifest has a value of that agent.
     """
     origin, base = manifest.origin, manifest.origin.base.file
-    files = {base, *(one.file for pointers in origin.set_by.values() for one in pointers)}
+    files = {base, *(pointer.file for pointers in origin.set_by.values() for pointer in pointers)}
     files |= own_files(manifest)
     places = {"gitops-ds.yaml", ".gitopsdsignore", f"agents/{manifest.agent}"}
     places |= {f"clusters/{bundle.cluster.name}.yaml"}
@@ -127,7 +127,7 @@ def waiting(
         target = target_revisions.target_of(daemonsets.daemonset_of(old), known)
         if target is None or not target.staged:
             continue
-        revision = next(one for one in known if one.uid == target.uid)
+        revision = next(own for own in known if own.uid == target.uid)
         recorded = histories.get(manifest.key, TemplateHistory()).target
         if recorded is None or proofs.identity(revision.template) != recorded.template:
             continue
@@ -149,7 +149,7 @@ def waiting(
             files=deciding_files(manifest, bundle),
             annotation=approvals or "",
             is_forged=approvals == "",
-            stages=tuple(one.name for one in policy.stages),
+            stages=tuple(planned.name for planned in policy.stages),
         )
 
 
@@ -157,7 +157,7 @@ def _current(policy: RolloutPolicy, record: RolloutRecord) -> Stage | None:
     """The first stage that is not passed; None for a halted rollout."""
     if record.halt is not None:
         return None
-    return next((one for one in policy.stages if one.name not in record.passed), None)
+    return next((stage for stage in policy.stages if stage.name not in record.passed), None)
 
 
 def approvers_of(stage: WaitingStage, approvers: Mapping[str, Approver]) -> tuple[Approver, ...]:
@@ -222,7 +222,7 @@ def by_key(approvers: Iterable[Approver], signed: Verified) -> Approver | None:
     OpenPGP key is the choice of its owner.
     """
     keys = {signed.key} | ({signed.signer} if signed.key.startswith(_SSH) else set())
-    return next((one for one in approvers if one.keys & (keys - {""})), None)
+    return next((approver for approver in approvers if approver.keys & (keys - {""})), None)
 
 
 def approval(stage: WaitingStage, approver: Approver, by: str, how: str) -> StageApproval:
@@ -233,13 +233,15 @@ def approval(stage: WaitingStage, approver: Approver, by: str, how: str) -> Stag
 def present(stage: WaitingStage) -> tuple[StageApproval, ...]:
     """The approvals of the stage in the annotation."""
     approvals = rollout_annotations.decoded_approvals(stage.annotation)
-    return tuple(one for one in approvals if (one.stage, one.hash) == (stage.stage, stage.hash))
+    return tuple(
+        known for known in approvals if (known.stage, known.hash) == (stage.stage, stage.hash)
+    )
 
 
 def annotation(stage: WaitingStage, new: StageApproval | None) -> str:
     """The annotation with this approval of the stage, or without one; other stages keep theirs."""
     approvals = rollout_annotations.decoded_approvals(stage.annotation)
-    kept = [one for one in approvals if one.stage != stage.stage and one.hash == stage.hash]
+    kept = [known for known in approvals if known.stage != stage.stage and known.hash == stage.hash]
     return rollout_annotations.encoded_approvals([*kept, *([new] if new else [])])
 
 
@@ -248,5 +250,5 @@ def touches(files: Iterable[str], places: Set[str], path: str) -> bool:
     the followed folder `path`.
     """
     prefix = f"{path.strip('/')}/" if path.strip("/.") else ""
-    full = [f"{prefix}{one}" for one in places]
-    return any(file == one or file.startswith(f"{one}/") for file in files for one in full)
+    full = [f"{prefix}{place}" for place in places]
+    return any(file == folder or file.startswith(f"{folder}/") for file in files for folder in full)

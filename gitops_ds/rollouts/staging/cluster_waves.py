@@ -54,7 +54,7 @@ def hold(
         for name in order.after
         if (wave_hold := _hold(name, order.soak, reports, commit, now)) is not None
     ]
-    return next((one for one in holds if one.failed), holds[0] if holds else None)
+    return next((other for other in holds if other.failed), holds[0] if holds else None)
 
 
 def passed(order: ClusterOrder, reports: ClusterReports) -> tuple[CommitId, ...]:
@@ -66,10 +66,10 @@ def passed(order: ClusterOrder, reports: ClusterReports) -> tuple[CommitId, ...]
         if report is None:
             return ()
         sets.append(report.passed(order.soak))
-        for one in report.proved:
-            times[one.commit] = max(one.at, times.get(one.commit, 0.0))
+        for proved in report.proved:
+            times[proved.commit] = max(proved.at, times.get(proved.commit, 0.0))
     commits = frozenset.intersection(*sets) if sets else frozenset[CommitId]()
-    return tuple(sorted(commits, key=lambda one: (-times[one], one)))
+    return tuple(sorted(commits, key=lambda commit: (-times[commit], commit)))
 
 
 def words(order: ClusterOrder) -> str:
@@ -121,7 +121,9 @@ def _hold(
     late = f"; its last report is {duration.words(age)} old" if age > STALE else ""
     if report.state is ClusterState.FAILED:
         return WaveHold(name, f"it failed: {report.message}{late}", failed=True)
-    proof = next((one for one in report.proved if one.commit == commit), None)
+    proof = next(
+        (proved_commit for proved_commit in report.proved if proved_commit.commit == commit), None
+    )
     if proof is not None:
         return WaveHold(name, f"soak of {duration.text(soak)}{late}", proof.at + soak)
     return WaveHold(name, f"{_progress(report, commit)}{late}")

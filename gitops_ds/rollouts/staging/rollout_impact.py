@@ -141,4 +141,4 @@ def with_waiting(
 
 def _bare(node: Node) -> Node:
     """The node without our startup taint, which does not count for eligibility."""
-    return replace(node, taints=tuple(one for one in node.taints if one.key != OWN.key))
+    return replace(node, taints=tuple(taint for taint in node.taints if taint.key != OWN.key))

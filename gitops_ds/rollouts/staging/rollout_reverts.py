@@ -58,26 +58,26 @@ def to_render(halted: HaltedRollout, line: BranchLine, tip: CommitId) -> Sequenc
     """The commits whose content decides about the revert: the tip, those to revert with the ones
     before them, and those that name one of them as reverted.
     """
-    bad = [one for one in line.commits if one.info.id in halted.commits]
-    around = [id for one in bad for id in (one.info.id, *one.info.parents[:1])]
-    naming = [one.info.id for one in _naming(halted, line)]
+    bad = [commit for commit in line.commits if commit.info.id in halted.commits]
+    around = [id for commit in bad for id in (commit.info.id, *commit.info.parents[:1])]
+    naming = [reverting.info.id for reverting in _naming(halted, line)]
     return tuple(dict.fromkeys((tip, *around, *naming)))
 
 
 def obstacle(halted: HaltedRollout, line: BranchLine, rendered: Rendered) -> NoRevert | None:
     """Why nothing is reverted: a commit changed the agent already, or the branch was rewritten."""
-    ids = [one.info.id for one in line.commits]
-    if lost := next((one for one in halted.commits if one not in ids), None):
+    ids = [commit.info.id for commit in line.commits]
+    if lost := next((commit for commit in halted.commits if commit not in ids), None):
         return NoRevert(f"commit {short(lost)} is not on the branch: the branch was rewritten")
     tip = rendered.get(ids[0])
     if tip is None:
         return NoRevert(f"commit {short(ids[0])} cannot be rendered")
     if tip.templates.get(halted.daemonset) != halted.template:
         return NoRevert(f"a commit up to {short(ids[0])} changes the agent", settled=True)
-    for one in _naming(halted, line):
-        then = rendered.get(one.info.id)
+    for reverting in _naming(halted, line):
+        then = rendered.get(reverting.info.id)
         if then is not None and then.templates.get(halted.daemonset) != halted.template:
-            return NoRevert(f"commit {short(one.info.id)} reverted it", settled=True)
+            return NoRevert(f"commit {short(reverting.info.id)} reverted it", settled=True)
     return None
 
 
@@ -86,14 +86,14 @@ def _naming(halted: HaltedRollout, line: BranchLine) -> Iterator[BranchCommit]:
     commit may revert nothing.
     """
     bad = set(halted.commits)
-    return (one for one in line.commits if bad.intersection(reverted(one.message)))
+    return (commit for commit in line.commits if bad.intersection(reverted(commit.message)))
 
 
 def plans(halted: HaltedRollout, line: BranchLine) -> tuple[RevertPlan, ...]:
     """The plans to try, the one with the fewest files first: the files of the agent itself, all
     that decide its template, the whole commits.
     """
-    bad = [one for one in line.commits if one.info.id in halted.commits]
+    bad = [commit for commit in line.commits if commit.info.id in halted.commits]
     scopes: list[Set[str] | None] = [halted.own, halted.files, None]
     found = dict.fromkeys(_plan(bad, scope, line.path) for scope in scopes)
     return tuple(plan for plan in found if plan)
@@ -116,7 +116,7 @@ def _plan(commits: Sequence[BranchCommit], places: Set[str] | None, path: str) -
 
 def goal(halted: HaltedRollout, line: BranchLine, rendered: Rendered) -> str | None:
     """The digest of the template before the commits to revert; None if it is unknown."""
-    oldest = [one for one in line.commits if one.info.id in halted.commits][-1].info
+    oldest = [commit for commit in line.commits if commit.info.id in halted.commits][-1].info
     before = rendered.get(oldest.parents[0]) if oldest.parents else None
     return None if before is None else before.templates.get(halted.daemonset)
 
@@ -156,7 +156,7 @@ def effect(
     """
     before, after = rendered[line.commits[0].info.id], rendered[REVERT]
     changed = _changed(before, after) - {halted.daemonset}
-    infos = {one.info.id: one.info for one in line.commits}
+    infos = {commit.info.id: commit.info for commit in line.commits}
     theirs = set[Key]()
     for part in plan:
         parents = infos[part.commit].parents[:1]
@@ -190,14 +190,14 @@ def taken_back(
     halted: HaltedRollout, plan: RevertPlan, line: BranchLine, effect: RevertEffect
 ) -> str:
     """What the revert takes back: each commit, in part or as a whole, and the other objects."""
-    infos = {one.info.id: one.info for one in line.commits}
+    infos = {commit.info.id: commit.info for commit in line.commits}
     commits = [
-        f"{'a part of ' if one.files is not None else ''}{short(one.commit)} "
-        f'"{infos[one.commit].subject}" by {infos[one.commit].author}'
-        for one in plan
+        f"{'a part of ' if step.files is not None else ''}{short(step.commit)} "
+        f'"{infos[step.commit].subject}" by {infos[step.commit].author}'
+        for step in plan
     ]
     text = f"it takes back {' and '.join(commits)}"
-    if any(one.files is not None for one in plan):
+    if any(step.files is not None for step in plan):
         text += f": the part of {halted.daemonset}, the other changes stay"
     if others := (*effect.other, *effect.foreign, *effect.proven):
         text += f"; also changed: {', '.join(map(str, others[:SHOWN]))}"
@@ -211,7 +211,7 @@ def reverted(message: str) -> tuple[CommitId, ...]:
 
 def trailers(halted: HaltedRollout, plan: RevertPlan) -> tuple[str, ...]:
     """The trailers of the commit message: every reverted commit."""
-    commits = dict.fromkeys((*(one.commit for one in plan), halted.commit))
+    commits = dict.fromkeys((*(step.commit for step in plan), halted.commit))
     return tuple(f"{TRAILER}: {commit}" for commit in commits)
 
 
@@ -254,7 +254,7 @@ def _nodes(halted: HaltedRollout) -> Iterator[str]:
     if nodes or gate is not None:
         yield ""
     yield from (line_of(f"- {fact}", 1000) for fact in (gate.lines if gate is not None else ()))
-    for one in nodes[:SHOWN]:
-        yield line_of(f"- {one.node}: {': '.join(filter(None, (one.reason, one.message)))}", 300)
+    for node in nodes[:SHOWN]:
+        yield line_of(f"- {node.node}: {': '.join(filter(None, (node.reason, node.message)))}", 300)
     if len(nodes) > SHOWN:
         yield f"- and {counted(len(nodes) - SHOWN, 'other node')}"

@@ -43,8 +43,8 @@ def to_ask(bundle: Bundle, live: Live, context: PlanContext) -> tuple[Manifest, 
     """The DaemonSets with a policy whose complete template is unknown: a dry run returns it with
     its defaults.
     """
-    stagings = (_Staging.of(bundle, live, context, one) for one in with_policy(bundle))
-    return tuple(one.manifest for one in stagings if one.is_unknown)
+    stagings = (_Staging.of(bundle, live, context, manifest) for manifest in with_policy(bundle))
+    return tuple(staging.manifest for staging in stagings if staging.is_unknown)
 
 
 class StagedBundle(msgspec.Struct, frozen=True):
@@ -71,12 +71,12 @@ def staged(
         staging = _Staging.of(bundle, live, context, manifest, answers.get(manifest.key))
         histories[manifest.key] = staging.after
         reasons[manifest.key] = staging.words
-        for one in staging.manifests():
-            match one:
+        for part in staging.manifests():
+            match part:
                 case Manifest():
-                    manifests[one.key] = one
+                    manifests[part.key] = part
                 case Skipped():
-                    skipped.append(one)
+                    skipped.append(part)
     if not bundle.rollouts:
         return StagedBundle(bundle, histories, reasons)
     written = replace(bundle, manifests=dict(sorted(manifests.items())), refusals=tuple(skipped))
@@ -85,8 +85,8 @@ def staged(
 
 def words(bundle: Bundle, live: Live, context: PlanContext) -> Mapping[Key, str]:
     """The kind of each target and its reason, of the existing DaemonSets with a policy."""
-    stagings = (_Staging.of(bundle, live, context, one) for one in with_policy(bundle))
-    return {one.manifest.key: one.words for one in stagings if one.words}
+    stagings = (_Staging.of(bundle, live, context, manifest) for manifest in with_policy(bundle))
+    return {staging.manifest.key: staging.words for staging in stagings if staging.words}
 
 
 def with_policy(bundle: Bundle) -> Iterator[Manifest]:
@@ -122,7 +122,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         history = template_history.read(key, live, stored, git, context.now)
         name = targets.name_of(old) if old is not None else ""
         every = (*live.targets.get(key, ()), *live.revisions.get(key, ()))
-        current = next((one for one in every if one.name == name), None)
+        current = next((revision for revision in every if revision.name == name), None)
         history = template_history.ended(history, current, git)
         history = template_history.completed(history, current, git)
         history = template_history.selected(history, old, manifest.body)
@@ -211,7 +211,11 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
     def _body_of(self, proof: TemplateProof) -> Body:
         """The complete template of an earlier proof, that of Git if no revision has it."""
         own = self.live.revisions.get(self.manifest.key, ())
-        same = (one.template for one in own if proofs.identity(one.template) == proof.template)
+        same = (
+            revision.template
+            for revision in own
+            if proofs.identity(revision.template) == proof.template
+        )
         return next(same, None) or self._template
 
     def manifests(self) -> Iterator[Manifest | Skipped]:
@@ -340,8 +344,8 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         if not target:
             return RolloutPhase.COMPLETE
         targets = self.live.targets.get(self.manifest.key, ())
-        records = (target_revisions.record_in(one) for one in targets if one.name == target)
-        is_halted = any(one.halt is not None for one in records)
+        records = (target_revisions.record_in(known) for known in targets if known.name == target)
+        is_halted = any(record.halt is not None for record in records)
         return RolloutPhase.HALTED if is_halted else RolloutPhase.PROGRESSING
 
     def _strategy(self, target: str) -> Mapping[str, Any]:
@@ -379,8 +383,8 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         key, identity = self.manifest.key, proofs.identity(template)
         names = {name for namespace, name in self.live.revision_names if namespace == key.namespace}
         targets = self.live.targets.get(key, ())
-        same = {one.name for one in targets if proofs.identity(one.template) == identity}
-        return (names - same) | {one.name for one in self.live.revisions.get(key, ())}
+        same = {target.name for target in targets if proofs.identity(target.template) == identity}
+        return (names - same) | {revision.name for revision in self.live.revisions.get(key, ())}
 
     def _of_revision(self, body: dict[str, Any]) -> Manifest:
         key = Key(

@@ -75,7 +75,7 @@ def target_of(
     proof = history.proof
     if proof is not None and wanted.is_of(proof.source, proof.template):
         return Target(TargetKind.NONE, proof)
-    if any(wanted.is_of(one.source, one.template) for one in history.halted):
+    if any(wanted.is_of(template.source, template.template) for template in history.halted):
         return Target(TargetKind.HELD)
     earlier = next((e for e in history.earlier if wanted.is_of(e.source, e.template)), None)
     if earlier is not None and rollback.stages == "skip" and now - earlier.until <= rollback.within:
@@ -121,7 +121,11 @@ def words_of(
                 "order of the stages, without soak, gates and approvals"
             )
         case TargetKind.HELD:
-            halted = next(one for one in history.halted if wanted.is_of(one.source, one.template))
+            halted = next(
+                template
+                for template in history.halted
+                if wanted.is_of(template.source, template.template)
+            )
             return f"is on hold: {halted_templates.words(halted)}"
         case TargetKind.FORWARD if history.proof is not None:
             reason = _forward(wanted, history, rollback, view.own)
@@ -137,19 +141,21 @@ def name_of(daemonset: Body) -> str:
 
 def with_words(changes: Iterable[Change], words: Mapping[Key, str]) -> tuple[Change, ...]:
     """The changes with the words of their targets."""
-    return tuple(replace(one, target=words.get(one.key, "")) for one in changes)
+    return tuple(replace(change, target=words.get(change.key, "")) for change in changes)
 
 
 def _forward(
     wanted: WantedTemplate, history: TemplateHistory, rollback: Rollback, own: Iterable[Revision]
 ) -> str:
-    earlier = any(wanted.is_of(one.source, one.template) for one in history.earlier)
+    earlier = any(wanted.is_of(template.source, template.template) for template in history.earlier)
     if earlier and rollback.stages == "keep":
         return "this template was proven before, and rollback.stages is keep"
     if earlier:
         within = duration.text(rollback.within)
         return f"this template was replaced more than {within} ago (rollback.within)"
-    if wanted.template and any(proofs.identity(one.template) == wanted.template for one in own):
+    if wanted.template and any(
+        proofs.identity(revision.template) == wanted.template for revision in own
+    ):
         return "this template was rolled out without stages, but never proven"
     return "this template is not proven"
 

@@ -63,9 +63,9 @@ def known(bundle: Bundle, state: DeployerState) -> Mapping[Key, TemplateCause]:
 def _of_history(key: Key, source: str, state: DeployerState) -> TemplateCause | None:
     """The record of a template by the state of a version that recorded only commits."""
     history = state.templates.get(key, TemplateHistory())
-    for one in (history.target, history.applied, history.proof):
-        if one is not None and one.source == source and one.commit:
-            return TemplateCause(source, one.commit, exact=False)
+    for known in (history.target, history.applied, history.proof):
+        if known is not None and known.source == source and known.commit:
+            return TemplateCause(source, known.commit, exact=False)
     return None
 
 
@@ -77,10 +77,13 @@ def completed(
     """
     if head is None:
         return causes
-    unknown = (one for one in _from_git(bundle) if one.key not in causes)
+    unknown = (manifest for manifest in _from_git(bundle) if manifest.key not in causes)
     return {
         **causes,
-        **{one.key: record(git_template.digest(one), head, (), exact=False) for one in unknown},
+        **{
+            manifest.key: record(git_template.digest(manifest), head, (), exact=False)
+            for manifest in unknown
+        },
     }
 
 
@@ -115,7 +118,7 @@ def _proven(history: TemplateHistory) -> str | None:
 
 def _from_git(bundle: Bundle) -> Sequence[Manifest]:
     every = bundle.manifests.values()
-    return [one for one in every if one.key.is_daemonset and one.holder is None]
+    return [manifest for manifest in every if manifest.key.is_daemonset and manifest.holder is None]
 
 
 def _is_halted(before: TemplateCause, live: Live, key: Key, history: TemplateHistory) -> bool:
@@ -123,8 +126,9 @@ def _is_halted(before: TemplateCause, live: Live, key: Key, history: TemplateHis
     metadata: Body = (live.objects.get(key) or {}).get("metadata") or {}
     halted = halted_templates.remembered(metadata, live.targets.get(key, ()), history)
     return any(
-        (one.source and one.source == before.source) or (one.commit and one.commit == before.commit)
-        for one in halted
+        (template.source and template.source == before.source)
+        or (template.commit and template.commit == before.commit)
+        for template in halted
     )
 
 
@@ -174,7 +178,7 @@ def to_render(
 ) -> tuple[CommitId, ...]:
     """The commits to render next, one at most for each template; none if the causes are known."""
     searches = (_search(line, cause, _of(key, rendered)) for key, cause in causes.items())
-    return tuple(dict.fromkeys(one.missing for one in searches if one.missing is not None))
+    return tuple(dict.fromkeys(search.missing for search in searches if search.missing is not None))
 
 
 def found(
@@ -220,7 +224,7 @@ def _search(line: BranchLine, cause: WantedCause, digests: Mapping[CommitId, str
         else:
             before = "" if place is None else digests.get(place)
         if before is None:
-            some = tuple(one.info.id for one in candidates)
+            some = tuple(candidate.info.id for candidate in candidates)
             newest = changes[0].commit if changes else candidates[0]
             return _Search(record(cause.source, newest.info, some, exact=False), place)
         if before != after:
@@ -235,7 +239,7 @@ def _record(line: BranchLine, cause: WantedCause, changes: Sequence[_Change]) ->
     goal = changes[-1].before if cause.goal is None else cause.goal
     # a revert need not go further back than to the last commit with the template
     last = next((n for n, one in enumerate(changes) if one.before == goal), len(changes) - 1)
-    commits = tuple(one.commit.info.id for one in changes[: last + 1])
+    commits = tuple(change.commit.info.id for change in changes[: last + 1])
     is_exact, skipped = True, cause.before if cause.skips_before else None
     if skipped is not None and changes[last].before == skipped.source:
         # A revert undoes the commits of the template before too.

@@ -102,7 +102,11 @@ def in_force(
 ) -> TemplateHistory:
     """The history after a template came into force."""
     before = history.proof
-    earlier = [one for one in history.earlier if one.template != proof.template]
+    earlier = [
+        earlier_template
+        for earlier_template in history.earlier
+        if earlier_template.template != proof.template
+    ]
     if before is not None and before.template != proof.template:
         earlier = [replace(before, until=now), *earlier]
     return replace(
@@ -110,7 +114,11 @@ def in_force(
         proof=replace(proof, since=now, until=0.0),
         template=template,
         earlier=tuple(earlier[:MOST_PROOFS]),
-        halted=tuple(one for one in history.halted if one.template != proof.template),
+        halted=tuple(
+            halted_template
+            for halted_template in history.halted
+            if halted_template.template != proof.template
+        ),
     )
 
 
@@ -178,7 +186,7 @@ def following(
     template in Git, None if it did not get it; `before` is the history at the commit `last`.
     """
     records = (history.target, history.proof, history.applied)
-    if source is not None and source in {one.source for one in records if one is not None}:
+    if source is not None and source in {record.source for record in records if record is not None}:
         return replace(history, behind="")
     return replace(history, behind=before.behind or last)
 
@@ -189,10 +197,13 @@ def ended(history: TemplateHistory, current: Revision | None, git: GitTemplate) 
         return history
     hash = revisions.labels_of(current).get(names.ROLLOUT, "")
     halted = tuple(
-        replace(one, ended=git.commit)
-        if one.hash == hash and one.source and one.source != git.source and not one.ended
-        else one
-        for one in history.halted
+        replace(template, ended=git.commit)
+        if template.hash == hash
+        and template.source
+        and template.source != git.source
+        and not template.ended
+        else template
+        for template in history.halted
     )
     return replace(history, halted=halted)
 
@@ -223,7 +234,11 @@ def _adopted(
             applied = RecordedTemplate(git.identity, git.source, git.commit, body=git.body)
         else:
             applied = RecordedTemplate(identity, body=live)
-    same = (one.hash for one in every if proofs.identity(one.template) == applied.template)
+    same = (
+        revision.hash
+        for revision in every
+        if proofs.identity(revision.template) == applied.template
+    )
     hash = next(filter(None, same), "")
     source = git.source if applied.template in git.identities else applied.source
     proof = TemplateProof(
@@ -239,7 +254,11 @@ def _baseline(old: Body, known: Iterable[Revision]) -> Body:
     every = list(known)
     target = daemonset_statements.target_name(annotations_of(old))
     noted = next(
-        (target_revisions.proven_revision(one) for one in every if target and one.name == target),
+        (
+            target_revisions.proven_revision(revision)
+            for revision in every
+            if target and revision.name == target
+        ),
         "",
     )
     stated = proofs.in_force(annotations_of(old))

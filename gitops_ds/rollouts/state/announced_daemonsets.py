@@ -87,7 +87,7 @@ def owners(uid: str, known: Digests) -> Set[str]:
 def all_owners(known: Digests) -> Set[str]:
     """The owners of all announced DaemonSets."""
     announced = (one for key, one in known.items() if key.endswith(_SUFFIX))
-    return frozenset().union(*(_texts(one, names.OWNER_LABEL) for one in announced))
+    return frozenset().union(*(_texts(text, names.OWNER_LABEL) for text in announced))
 
 
 def as_announced(
@@ -143,7 +143,7 @@ def _halts_others(policy: str) -> bool:
 
 def _texts(announced: Set[str], name: str) -> Set[str]:
     word = _WORDS[name]
-    return {unquote(one.removeprefix(word)) for one in announced if one.startswith(word)}
+    return {unquote(text.removeprefix(word)) for text in announced if text.startswith(word)}
 
 
 def _counting(name: str, live: Mapping[str, str], announced: Set[str]) -> str:

@@ -39,7 +39,7 @@ def parse(annotations: Mapping[str, str]) -> tuple[HaltedTemplate, ...]:
 
 def encoded(templates: Iterable[HaltedTemplate]) -> str:
     """The halted templates as the text of the annotation, without the evidence of their halts."""
-    shown = tuple(replace(one, halt=None, since="") for one in templates)
+    shown = tuple(replace(template, halt=None, since="") for template in templates)
     return msgspec.json.encode(shown, order="sorted").decode()
 
 
@@ -53,16 +53,19 @@ def remembered(
     released. One that only the annotation has was put on hold by its writer, whose message states
     no halt.
     """
-    known = {one.hash: one for one in history.halted}
+    known = {template.hash: template for template in history.halted}
     if metadata and history.uid in ("", str(metadata.get("uid"))):
         stated = parse(metadata.get("annotations") or {})
-        unknown = {one.hash: replace(one, halt=None, since="") for one in stated}
+        unknown = {template.hash: replace(template, halt=None, since="") for template in stated}
         if history.uid:  # else the state was lost, and only the annotation has the halts
             unknown = {
                 hash: replace(one, message=ON_HOLD, kind=StopKind.HOLD)
                 for hash, one in unknown.items()
             }
-        by_hash = {one.hash: _merged(known.get(one.hash, unknown[one.hash]), one) for one in stated}
+        by_hash = {
+            template.hash: _merged(known.get(template.hash, unknown[template.hash]), template)
+            for template in stated
+        }
     else:
         by_hash = known
     for target in targets:
@@ -72,7 +75,7 @@ def remembered(
             halted = _halted(hash, target, record)
             by_hash[hash] = _merged(halted, by_hash.get(hash, halted))
     proven = history.proof.template if history.proof else ""
-    kept = [one for one in by_hash.values() if not proven or one.template != proven]
+    kept = [template for template in by_hash.values() if not proven or template.template != proven]
     return tuple(sorted(kept, key=lambda one: (-one.at, one.hash))[:MOST])
 
 
@@ -80,7 +83,9 @@ def hold_reason(annotations: Mapping[str, str], target: RolloutTarget) -> str:
     """Why a rollout of the target is on hold; empty if it is not."""
     if not (halted := parse(annotations)):
         return ""
-    template = next((one for one in halted if _is_of(one, target)), None)
+    template = next(
+        (halted_template for halted_template in halted if _is_of(halted_template, target)), None
+    )
     if template is None:
         return ""
     if is_hold(template):
@@ -117,9 +122,9 @@ def named(annotations: Mapping[str, str], commit: str) -> frozenset[str]:
     into it: its first digits, or more of them.
     """
     return frozenset(
-        one.hash
-        for one in parse(annotations)
-        if any(_same(known, commit) for known in (one.commit, *one.commits))
+        halted.hash
+        for halted in parse(annotations)
+        if any(_same(known, commit) for known in (halted.commit, *halted.commits))
     )
 
 
@@ -135,7 +140,7 @@ def patch(text: str | None) -> dict[str, Any]:
 
 def without(annotations: Mapping[str, str], hashes: Set[str]) -> str | None:
     """The annotation without these templates; None if empty."""
-    left = [one for one in parse(annotations) if one.hash not in hashes]
+    left = [halted for halted in parse(annotations) if halted.hash not in hashes]
     return encoded(left) if left else None
 
 

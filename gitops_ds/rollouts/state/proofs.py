@@ -81,7 +81,7 @@ def hashes_of(template: str, own: Iterable[Revision]) -> frozenset[str]:
     """The hashes of the pods of a template, by the revisions that have it: usually one, several if
     the DaemonSet was edited to the template of a rollout.
     """
-    same = (one for one in own if identity(one.template) == template)
+    same = (revision for revision in own if identity(revision.template) == template)
     return frozenset(filter(None, map(hash_of, same)))
 
 

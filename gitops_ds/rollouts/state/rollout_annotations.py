@@ -33,9 +33,9 @@ def foreign(live: Body, annotations: Iterable[str]) -> Iterator[str]:
     metadata = live.get("metadata") or {}
     stated, managers = metadata.get("annotations") or {}, metadata.get("managedFields") or ()
     ours = [
-        owned_annotations(one.get("fieldsV1") or {})
-        for one in managers
-        if one.get("manager") == names.FIELD_MANAGER
+        owned_annotations(manager.get("fieldsV1") or {})
+        for manager in managers
+        if manager.get("manager") == names.FIELD_MANAGER
     ]
     for name in annotations if managers else ():
         if name in stated and not any(f"f:{name}" in owned for owned in ours):
@@ -76,10 +76,10 @@ def is_missing_proof(annotation: str, daemonset: DaemonSet) -> bool:
 
 def approvals(known: Iterable[Revision], target: RolloutTarget) -> tuple[StageApproval, ...]:
     """The approvals of the target; none if they are invalid or for another template."""
-    revision = next((one for one in known if one.uid == target.uid), None)
+    revision = next((own for own in known if own.uid == target.uid), None)
     annotations = revisions.annotations_of(revision) if revision else {}
     read = _derived if keys.APPROVERS in annotations else _annotated
-    return tuple(one for one in read(annotations) if one.hash in ("", target.hash))
+    return tuple(approval for approval in read(annotations) if approval.hash in ("", target.hash))
 
 
 def approved_by(revision: Revision, approvers: str) -> Revision:
@@ -114,7 +114,7 @@ def approved(stages: Iterable[StageApproval]) -> dict[str, str]:
 
 def approve_text(stages: Iterable[StageApproval]) -> str:
     """The text of `gitops-ds.io/approve`: `STAGE=HASH` or `STAGE`, separated by commas."""
-    words = (f"{one.stage}={one.hash}" if one.hash else one.stage for one in stages)
+    words = (f"{stage.stage}={stage.hash}" if stage.hash else stage.stage for stage in stages)
     return ",".join(sorted(set(words)))
 
 
@@ -129,7 +129,9 @@ def decoded_approvals(text: str) -> tuple[StageApproval, ...]:
         approvals = msgspec.json.decode(text or "[]", type=tuple[StageApproval, ...])
     except UNREADABLE_JSON:
         return ()
-    return tuple(one for one in approvals if one.hash)  # without a hash it could be for any target
+    return tuple(
+        approval for approval in approvals if approval.hash
+    )  # without a hash it could be for any target
 
 
 def _derived(annotations: Mapping[str, Any]) -> tuple[StageApproval, ...]:

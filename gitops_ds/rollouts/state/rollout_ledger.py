@@ -237,12 +237,18 @@ class RolloutLedger:
         """The digests of the present records and annotations, stored."""
         selection = Selection(whole=self._whole)
         listed = await self._cluster.list(CONTROLLER_REVISION, selection)
-        present = [one for one in map(revisions.revision_of, listed.items) if one is not None]
+        present = [
+            revision
+            for revision in map(revisions.revision_of, listed.items)
+            if revision is not None
+        ]
         adopted = dict(_digests(present))
         listed = await self._cluster.list(DAEMONSET, selection)
         for daemonset in map(daemonsets.daemonset_of, listed.items):
             space = daemonset.key.namespace
-            near = (one for one in present if one.raw["metadata"]["namespace"] == space)
+            near = (
+                revision for revision in present if revision.raw["metadata"]["namespace"] == space
+            )
             stated = announced_daemonsets.stated_with(daemonset.raw, near)
             is_whole = self._whole is None or self._whole(daemonset.raw)
             if is_whole and stated[names.OWNER_LABEL]:

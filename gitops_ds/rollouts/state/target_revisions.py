@@ -57,7 +57,7 @@ def body_of(
         "apiVersion": CONTROLLER_REVISION.api_version,
         "kind": CONTROLLER_REVISION.kind,
         "metadata": {
-            "name": next(one for one in names_in_turn if one not in taken),
+            "name": next(candidate for candidate in names_in_turn if candidate not in taken),
             "namespace": daemonset.key.namespace,
             "labels": {names.ROLLOUT: hash},
             "annotations": {names.COMMIT: commit} if commit else {},
@@ -97,12 +97,12 @@ def target_of(
     proof = proofs.in_force(daemonset.annotations)
     if not (name := daemonset.annotations.get(keys.TARGET, "")):
         return _proven(daemonset, own_revisions, proof, commit)
-    revision = next((one for one in own_revisions if one.name == name), None)
+    revision = next((own for own in own_revisions if own.name == name), None)
     if revision is None:
         return None
     template = proofs.identity(revision.template)
-    same = [one for one in own_revisions if proofs.identity(one.template) == template]
-    owned = next((one for one in same if is_promoted(one) and one.hash), revision)
+    same = [own for own in own_revisions if proofs.identity(own.template) == template]
+    owned = next((own for own in same if is_promoted(own) and own.hash), revision)
     return RolloutTarget(
         proofs.hash_of(owned),
         revision.template,
@@ -128,8 +128,8 @@ def _proven(
     """
     live = proofs.identity(daemonset.template)
     wanted = proof.template if proof else live
-    same = [one for one in own_revisions if proofs.identity(one.template) == wanted]
-    owned = next((one for one in same if is_promoted(one) and one.hash), None)
+    same = [revision for revision in own_revisions if proofs.identity(revision.template) == wanted]
+    owned = next((own for own in same if is_promoted(own) and own.hash), None)
     hashes = frozenset(filter(None, map(proofs.hash_of, same)))
     hashes |= proofs.hashes_in_force(proof, ())
     edited = proof is None or live != wanted
@@ -151,13 +151,16 @@ def proven_template(daemonset: DaemonSet, own_revisions: Iterable[Revision]) -> 
     that an edit of the DaemonSet or another revision is never taken for it.
     """
     proof = proofs.in_force(daemonset.annotations)
-    known = (daemonset.template, *(one.template for one in own_revisions))
-    return next((one for one in known if proof and proofs.identity(one) == proof.template), None)
+    known = (daemonset.template, *(revision.template for revision in own_revisions))
+    return next(
+        (revision for revision in known if proof and proofs.identity(revision) == proof.template),
+        None,
+    )
 
 
 def record_of(own_revisions: Iterable[Revision], target: RolloutTarget) -> RolloutRecord:
     """The record of the rollout; an empty one if it is missing or invalid."""
-    revision = next((one for one in own_revisions if one.uid == target.uid), None)
+    revision = next((own for own in own_revisions if own.uid == target.uid), None)
     return record_in(revision) if revision else RolloutRecord()
 
 
@@ -293,7 +296,13 @@ def policy_text(document: Body, pools: Iterable[Pool]) -> str:
     """
     named = {name for stage in document.get("stages") or () for name in _pool_names(stage)}
     texts = (
-        _PoolText(pool.name, tuple((one.key, one.operator, one.values) for one in pool.match))
+        _PoolText(
+            pool.name,
+            tuple(
+                (requirement.key, requirement.operator, requirement.values)
+                for requirement in pool.match
+            ),
+        )
         for pool in pools
         if pool.name in named
     )
@@ -320,7 +329,7 @@ def policy_in(text: str) -> tuple[RolloutPolicy, tuple[Pool, ...]] | None:
     except UNREADABLE_JSON as error:
         raise ValueError(f"{keys.ROLLOUT_POLICY}: {error}") from None
     pools = tuple(
-        Pool(pool.name, tuple(Requirement(*one) for one in pool.match))
+        Pool(pool.name, tuple(Requirement(*requirement) for requirement in pool.match))
         for pool in policy_text.pools
     )
     return decode(policy_text.policy), pools

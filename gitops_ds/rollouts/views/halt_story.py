@@ -34,14 +34,17 @@ def of(seen: Observation, state: DeployerState) -> tuple[HaltStory, ...]:
     """The halted rollouts of a DaemonSet, oldest first; `state` is that of its owner."""
     daemonset = seen.daemonset
     targets = [
-        one
-        for one in seen.revisions
-        if (owner := target_revisions.daemonset_of(one)) is not None and owner.uid == daemonset.uid
+        revision
+        for revision in seen.revisions
+        if (owner := target_revisions.daemonset_of(revision)) is not None
+        and owner.uid == daemonset.uid
     ]
     history = state.templates.get(daemonset.key, TemplateHistory())
     metadata = daemonset.raw.get("metadata") or {}
     halted = halted_templates.remembered(metadata, targets, history)
-    return tuple(_story(one) for one in reversed(halted) if not halted_templates.is_hold(one))
+    return tuple(
+        _story(template) for template in reversed(halted) if not halted_templates.is_hold(template)
+    )
 
 
 def _story(one: HaltedTemplate) -> HaltStory:

@@ -50,7 +50,7 @@ def _unstaged(seen: Observation, health: Health) -> RolloutTiming | None:
     """The timing by the creation times of the pods with the present template; the pace is that of
     the last ones.
     """
-    left = sum(1 for one in health.nodes if one.reason == "Outdated")
+    left = sum(1 for node in health.nodes if node.reason == "Outdated")
     if not left or not isinstance(seen.daemonset.strategy, RollingUpdate):
         return None
     layout = decide.layout(seen)

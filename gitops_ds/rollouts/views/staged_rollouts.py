@@ -71,14 +71,16 @@ class StagedRollout(msgspec.Struct, frozen=True):
     @property
     def current(self) -> StageProgress | None:
         """The first stage that is not passed."""
-        return next((one for one in self.stages.stages if one.state is not StageState.PASSED), None)
+        return next(
+            (stage for stage in self.stages.stages if stage.state is not StageState.PASSED), None
+        )
 
     @property
     def parked(self) -> tuple[NodeProgress, ...]:
         """The nodes for which the rollout does not wait: broken before, or afterwards by their own
         fault.
         """
-        return tuple(one for one in self.stages.nodes if one.step in APART)
+        return tuple(node for node in self.stages.nodes if node.step in APART)
 
     @property
     def progress(self) -> str:
@@ -108,9 +110,11 @@ class StagedRollout(msgspec.Struct, frozen=True):
                 return self._moving(stage)
 
     def _moving(self, stage: StageProgress) -> StageWait | None:
-        nodes = [one for one in self.stages.nodes if one.stage == stage.name and one.step in MOVING]
-        counts = Counter(one.step for one in nodes)
-        times = [one.until for one in nodes if one.until is not None]
+        nodes = [
+            node for node in self.stages.nodes if node.stage == stage.name and node.step in MOVING
+        ]
+        counts = Counter(node.step for node in nodes)
+        times = [node.until for node in nodes if node.until is not None]
         if nodes:
             words = ", ".join(f"{counts[step]} {step}" for step in MOVING if counts[step])
             return StageWait(words, max(times, default=None))
@@ -118,14 +122,15 @@ class StagedRollout(msgspec.Struct, frozen=True):
 
     def approvals_of(self, stage: StageProgress) -> tuple[StageApproval, ...]:
         """The approvers of a stage."""
-        return tuple(one for one in self.inputs.approvals if one.stage == stage.name)
+        return tuple(approval for approval in self.inputs.approvals if approval.stage == stage.name)
 
     def number(self, seen: Observation) -> int:
         """The number of the revision after its promotion: its own, before that the next one."""
         own = (
-            one
-            for one in seen.revisions
-            if (owner := revisions.owner_of(one)) is not None and owner.uid == seen.daemonset.uid
+            revision
+            for revision in seen.revisions
+            if (owner := revisions.owner_of(revision)) is not None
+            and owner.uid == seen.daemonset.uid
         )
         newest = max(own, key=lambda one: one.number, default=None)
         if newest is None:
@@ -136,12 +141,12 @@ class StagedRollout(msgspec.Struct, frozen=True):
     def _parts(self) -> Iterator[str]:
         shown = self.stages.stages
         if len(shown) > SHOWN:
-            passed = sum(1 for one in shown if one.state is StageState.PASSED)
+            passed = sum(1 for stage in shown if stage.state is StageState.PASSED)
             yield f"{passed} of {len(shown)} stages passed"
             current = self.current
             shown = (current,) if current is not None else ()
-        for one in shown:
-            yield f"{one.label} {one.proved}/{len(one.nodes)}"
+        for stage in shown:
+            yield f"{stage.label} {stage.proved}/{len(stage.nodes)}"
 
 
 Assemble = Callable[[Observation], StageInputs | None]
@@ -191,7 +196,7 @@ def missing_target(seen: Observation) -> str:
 def counts(rollout: StagedRollout) -> RolloutCounts:
     """The numbers of nodes, for metrics."""
     stages = rollout.stages
-    proved = sum(one.proved for one in stages.stages)
+    proved = sum(stage.proved for stage in stages.stages)
     return RolloutCounts(
         stages.at_risk,
         stages.cap,
@@ -223,7 +228,7 @@ def as_json(rollout: StagedRollout) -> dict[str, Any]:
         "began": _time(stages.record.began),
         "atRisk": stages.at_risk,
         "atRiskLimit": stages.cap,
-        "stages": [_stage_json(rollout, one) for one in stages.stages],
+        "stages": [_stage_json(rollout, stage) for stage in stages.stages],
         "hold": hold_json(stages.hold),
         "halt": {
             "stage": halt.stage,
@@ -231,12 +236,12 @@ def as_json(rollout: StagedRollout) -> dict[str, Any]:
             "message": halt.message,
             "nodes": [
                 {
-                    "node": one.node,
-                    "reason": one.reason,
-                    "blame": one.blame.value,
-                    "message": texts.words(one.message),
+                    "node": node.node,
+                    "reason": node.reason,
+                    "blame": node.blame.value,
+                    "message": texts.words(node.message),
                 }
-                for one in halt.nodes
+                for node in halt.nodes
             ],
             "gate": _gate_json(halt.gate),
         }
@@ -244,13 +249,13 @@ def as_json(rollout: StagedRollout) -> dict[str, Any]:
         else None,
         "parked": [
             {
-                "node": one.node,
-                "stage": one.stage,
-                "step": one.step.value,
-                "reason": one.reason,
-                "message": one.message,
+                "node": node.node,
+                "stage": node.stage,
+                "step": node.step.value,
+                "reason": node.reason,
+                "message": node.message,
             }
-            for one in rollout.parked
+            for node in rollout.parked
         ],
     }
 
@@ -263,7 +268,7 @@ def _stage_json(rollout: StagedRollout, stage: StageProgress) -> dict[str, Any]:
         "proved": stage.proved,
         "takenFrom": stage.taken_from or None,
         "waitsFor": hold_json(rollout.waits_for(stage)),
-        "approvedBy": [one.text for one in rollout.approvals_of(stage)],
+        "approvedBy": [approval.text for approval in rollout.approvals_of(stage)],
     }
 
 
@@ -295,7 +300,7 @@ def from_objects(
     newest warning events of pods, by their UID, and `others` the pods of other owners.
     """
     all_observations = tuple(observations)
-    rollouts = [(one.daemonset, one.revisions) for one in all_observations]
+    rollouts = [(observation.daemonset, observation.revisions) for observation in all_observations]
     sources = RolloutSources(
         lambda: all_observations, lambda: rollouts, others, warnings=lambda _: warnings or {}
     )

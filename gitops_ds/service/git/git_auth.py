@@ -201,7 +201,11 @@ async def trouble(own: Keyring, now: float) -> str:
         except (ssl.SSLError, ValueError):
             return "the authority's certificate is invalid: it must have PEM format"
         ends = max(
-            (ssl.cert_time_to_seconds(str(one["notAfter"])) for one in certificates), default=now
+            (
+                ssl.cert_time_to_seconds(str(certificate["notAfter"]))
+                for certificate in certificates
+            ),
+            default=now,
         )
         if ends <= now:
             return (

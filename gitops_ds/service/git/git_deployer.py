@@ -180,7 +180,7 @@ class GitDeployer(runnable.DeployerPart):
             states = [await state_store.load(context.cluster, namespace, id) for id in owners]
             for state in states:
                 context.claims.bodies.add(state.inventory)
-            self._knows_required = any(one.knows_required for one in states)
+            self._knows_required = any(state.knows_required for state in states)
 
     @contextlib.asynccontextmanager
     async def _loop_of(
@@ -269,8 +269,8 @@ class GitDeployer(runnable.DeployerPart):
         bundle, status, state = loop.bundle, loop.status, loop.deployer_state
         if bundle is None or status is None or state is None or self.tracker is None:
             return None
-        agents = [one for one in self.tracker.agents() if one.seen.daemonset.uid]
-        own = [one for one in agents if one.owner == loop.owner]
+        agents = [agent for agent in self.tracker.agents() if agent.seen.daemonset.uid]
+        own = [agent for agent in agents if agent.owner == loop.owner]
         daemonsets = {key for key in bundle.manifests if key.is_daemonset}
         url = self._context.service.listen.page.url
         facts = bundle.cluster

@@ -105,7 +105,7 @@ class GitSource:
         self._newest = commit
         prepared = await self._preparing.prepared(replace(self._job(commit), identity_only=True))
         rule = prepare_process.RULE
-        if heavy := next((one for one in prepared.findings if one.rule == rule), None):
+        if heavy := next((finding for finding in prepared.findings if finding.rule == rule), None):
             raise errors.CommitTooHeavy(f"{self.repository.address.display}: {heavy.message}")
         return prepared
 

@@ -140,11 +140,13 @@ class Startup:
         """The owner of the objects of a commit, also of one at a former address."""
 
         def is_elsewhere(repository: str, path: str) -> bool:
-            others = (one for one in self._context.service.repositories if one != self._settings)
+            others = (
+                known for known in self._context.service.repositories if known != self._settings
+            )
             if same_place(repository, source.name) and path == self._settings.path:
                 return False
             return owner_identity.is_elsewhere(repository, source.name) or any(
-                same_place(one.url, repository) and one.path == path for one in others
+                same_place(other.url, repository) and other.path == path for other in others
             )
 
         evidence = owner_identity.Evidence(

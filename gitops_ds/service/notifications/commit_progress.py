@@ -149,9 +149,9 @@ class CommitTracker:
         hold = next(iter([*waiting[:1], *suspended, *deletions]), "")
         failure = next((f"not applied: {message}" for message in failed), "")
         self._block(commit, failure, hold)
-        for one in self.open:
-            if one.waits and one.commit != commit:
-                one.earlier.add(commit)
+        for known in self.open:
+            if known.waits and known.commit != commit:
+                known.earlier.add(commit)
         if progress := self._progress_of(commit):
             progress.applied, progress.waits = not hold, False
             progress.written |= written
@@ -169,7 +169,7 @@ class CommitTracker:
         published = self.stages.get(commit)
         if template_of(commit) or (published is not None and published.over):
             return None
-        progress = next((one for one in self.open if one.commit == commit), None)
+        progress = next((known for known in self.open if known.commit == commit), None)
         if progress is None:
             progress = CommitProgress(commit, published=published)
             # An earlier commit is applied while the newest one waits for other clusters.
@@ -190,9 +190,9 @@ class CommitTracker:
         self._open_earlier(agents)
         stages = []
         for number, progress in enumerate(list(self.open)):
-            later = [one.commit for one in self.open[number + 1 :] if one.applied]
+            later = [known.commit for known in self.open[number + 1 :] if known.applied]
             later += _after(self.stages, progress.commit)
-            later = [one for one in later if one not in progress.earlier]
+            later = [open_commit for open_commit in later if open_commit not in progress.earlier]
             stage = _stage(progress, agents, agents_in_git if not later else frozenset(), later)
             published = progress.published
             if (
@@ -207,7 +207,7 @@ class CommitTracker:
 
     def _open_earlier(self, agents: Sequence[Agent]) -> None:
         """Continues with the commits that were applied together with a later one."""
-        heads = {one.commit: one for one in self.open if one.applied}
+        heads = {known.commit: known for known in self.open if known.applied}
         for agent in agents:
             cause = _of_earlier(agent)
             head = heads.get(cause.head) if cause is not None else None
@@ -325,10 +325,10 @@ def _rolling(agents: Sequence[Agent], nodes: str) -> str:
 
 def _approvals(agents: Sequence[Agent]) -> Iterator[str]:
     """`rest approved by ada@example.com`, of each current stage that an approver agreed to."""
-    for rollout in (one.rollout for one in agents if one.rollout is not None):
-        for one in rollout.approvals_of(rollout.current) if rollout.current else ():
-            if one.by:
-                yield f"{one.stage} approved by {one.by}"
+    for rollout in (agent.rollout for agent in agents if agent.rollout is not None):
+        for approval in rollout.approvals_of(rollout.current) if rollout.current else ():
+            if approval.by:
+                yield f"{approval.stage} approved by {approval.by}"
 
 
 def _well(agents: Sequence[Agent], nodes: int) -> str:

@@ -60,11 +60,11 @@ class NotificationDispatcher:
         """Raises SettingsError if the address of a forge does not follow from the settings."""
         self._service, self._cluster, self._emit = service, cluster, emit
         context = context or SenderContext(service.cluster.name, emit)
-        self._senders = [Sender(one, context) for one in service.notify]
+        self._senders = [Sender(target, context) for target in service.notify]
         self._publishers: dict[str, CommitStatusPublisher] = {}
-        for one in service.repositories:
-            if one.forge is not None:
-                publisher = CommitStatusPublisher(_repository(service, one), emit)
+        for repository in service.repositories:
+            if repository.forge is not None:
+                publisher = CommitStatusPublisher(_repository(service, repository), emit)
                 self._publishers[publisher.repository.name] = publisher
         self._builder = NotificationBuilder()
         self._pending: list[Notification] = []
@@ -106,8 +106,8 @@ class NotificationDispatcher:
             return
         pending, self._pending = self._pending, []
         for item in pending:
-            senders = [one for one in self._senders if item.topic in one.settings.topics]
-            if senders and self._outbox.take(item, [one.settings.name for one in senders]):
+            senders = [sender for sender in self._senders if item.topic in sender.settings.topics]
+            if senders and self._outbox.take(item, [sender.settings.name for sender in senders]):
                 self._changed.set()
                 for sender in senders:
                     sender.wake()
@@ -228,7 +228,11 @@ def _name(settings: RepositorySettings) -> str:
 def _repository(service: Service, settings: RepositorySettings) -> StatusRepository:
     assert settings.forge is not None
     where = address.parse(settings.url, allow_local=True)
-    beside = any(one.url == settings.url for one in service.repositories if one is not settings)
+    beside = any(
+        repository.url == settings.url
+        for repository in service.repositories
+        if repository is not settings
+    )
     return StatusRepository(
         _name(settings),
         where,

@@ -128,13 +128,16 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         applied = self._context.applied() if self._approvers else None
         if applied is None:
             return []
-        current = {_id(one) for one in applied.waiting}
+        current = {_id(rollout) for rollout in applied.waiting}
         self._looks = {id: one for id, one in self._looks.items() if id in current}
         self._derived = {id: one for id, one in self._derived.items() if id in current}
         return [
-            (one, look.next_at if (look := self._look(one)).commit == applied.commit else 0.0)
-            for one in applied.waiting
-            if not self._is_known(one)
+            (
+                rollout,
+                look.next_at if (look := self._look(rollout)).commit == applied.commit else 0.0,
+            )
+            for rollout in applied.waiting
+            if not self._is_known(rollout)
         ]
 
     def _is_known(self, stage: WaitingStage) -> bool:
@@ -205,7 +208,7 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         self, stage: WaitingStage, approvers: tuple[Approver, ...]
     ) -> _FoundApproval:
         """The approval by a signed commit of the followed branch."""
-        if not any(one.keys for one in approvers) or not stage.commit:
+        if not any(known.keys for known in approvers) or not stage.commit:
             return _FoundApproval()
         repository, settings = self._context.repository, self._context.settings
         tip = await repository.tip(git_source.revision_of(settings))
@@ -232,7 +235,7 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
 def _flaw(commit: ApprovalCommit, stage: WaitingStage) -> str | None:
     """That of its best trailer: empty if one approves, None if none is for the stage."""
     flaws = [applied_rollouts.trailer_flaw(value, commit.id, stage) for value in commit.values]
-    return min((one for one in flaws if one is not None), default=None)
+    return min((flaw for flaw in flaws if flaw is not None), default=None)
 
 
 def _id(stage: WaitingStage) -> tuple[str, str]:
@@ -258,7 +261,7 @@ class ForgeReviews:
         self, stage: WaitingStage, approvers: tuple[Approver, ...]
     ) -> StageApproval | None:
         """The approval of a stage by reviews. Raises GitopsError."""
-        approvers = tuple(one for one in approvers if one.users or one.teams)
+        approvers = tuple(approver for approver in approvers if approver.users or approver.teams)
         commits = await self._commits(stage) if approvers else ()
         if not commits:
             return None
@@ -301,7 +304,11 @@ def commits_to_review(
     all.
     """
     all_commits = tuple(commits)
-    own = [one for one in all_commits if applied_rollouts.touches(one.files, stage.files, path)]
+    own = [
+        commit
+        for commit in all_commits
+        if applied_rollouts.touches(commit.files, stage.files, path)
+    ]
     return tuple(own) or all_commits
 
 
@@ -323,7 +330,7 @@ async def approval_by_reviews(
             continue
         done.add(commit.id)
         reviews = await reader.approving(commit.id)
-        of_merge = [one for one in reviews if (one.head,) == commit.parents[1:]]
+        of_merge = [review for review in reviews if (review.head,) == commit.parents[1:]]
         counted = await _counted(reader, of_merge or reviews, approvers)
         if counted is None:
             return None

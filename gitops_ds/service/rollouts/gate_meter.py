@@ -223,11 +223,11 @@ class HttpGateMeter:
         about = frozenset(request.about)
         samples = tuple(_samples(now, before or {}, about))
         reason = "" if samples else "the query has no result"
-        known = {one.labels for one in samples}
+        known = {sample.labels for sample in samples}
         if gone := sorted(name for name in before or {} if name not in known):
             series = line(gone[0], _LONGEST_REASON // 2)
             reason = f"the series {series} of before is gone: sum by labels that stay, as node"
-        values = tuple(one.value for one in control.values())
+        values = tuple(sample.value for sample in control.values())
         return Reading(at, nodes, samples, values, reason=reason, about=about)
 
     async def _ask(self, at: float, nodes: frozenset[str], request: WebhookRequest) -> Reading:
@@ -290,15 +290,17 @@ def series_of(status: int, body: bytes) -> Mapping[str, Series]:
         return {"": Series(_number(result))}
     if kind != "vector" or not isinstance(result, list):
         raise NoResponse(f"the query returns {kind!r}: an instant vector or a scalar is needed")
-    if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in result):
+    if not all(
+        isinstance(entry, dict) and isinstance(entry.get("metric"), dict) for entry in result
+    ):
         raise NoResponse("the response is not the result of a query")
-    alike = Counter(_labels(one["metric"], _OF_SCRAPE) for one in result)
+    alike = Counter(_labels(entry["metric"], _OF_SCRAPE) for entry in result)
     series: dict[str, Series] = {}
-    for one in result:
-        name = _labels(one["metric"], _OF_SCRAPE)
+    for entry in result:
+        name = _labels(entry["metric"], _OF_SCRAPE)
         if alike[name] > 1:
-            name = _labels(one["metric"], _NAME)
-        series[name] = Series(_number(one.get("value")), one["metric"])
+            name = _labels(entry["metric"], _NAME)
+        series[name] = Series(_number(entry.get("value")), entry["metric"])
     return series
 
 

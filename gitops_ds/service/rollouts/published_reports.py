@@ -76,15 +76,15 @@ async def read(
 ) -> tuple[ReadReport, ...]:
     """The published reports of these clusters. Raises SourceError."""
     refs = await repository.cluster_reports(path, tuple(names))
-    return tuple([await _read(repository, path, one, trust) for one in refs])
+    return tuple([await _read(repository, path, ref, trust) for ref in refs])
 
 
 def of(reports: Iterable[ReadReport]) -> ClusterReports:
     """The valid reports, and the problems of the others."""
     rows = tuple(reports)
     return ClusterReports(
-        {one.ref.cluster: one.report for one in rows if one.report is not None},
-        {one.ref.cluster: one.problem for one in rows if one.report is None},
+        {row.ref.cluster: row.report for row in rows if row.report is not None},
+        {row.ref.cluster: row.problem for row in rows if row.report is None},
     )
 
 
@@ -219,7 +219,7 @@ class ReportPublisher:
         now = context.clock()
         current = cluster_reports.report(place.inputs, self._current, now)
         self._current = current
-        soaks = [one.soak for one in place.order.behind]
+        soaks = [cluster.soak for cluster in place.order.behind]
         due = cluster_reports.due(self._published, current, soaks)
         if due is None or due > now:
             return None if due is None else due - now

@@ -96,14 +96,14 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         """The reverts to write, each with the time of its next attempt."""
         applied = self._context.applied()
         halted = applied.halted if applied else ()
-        current = {one.identity for one in halted}
+        current = {rollout.identity for rollout in halted}
         self._attempts = {
             one: attempts for one, attempts in self._attempts.items() if one in current
         }
         return [
-            (one, max(one.due, self._attempts.get(one.identity, _Attempts()).retry_at))
-            for one in halted
-            if one.revert.how != "none" and one.identity not in self._written
+            (rollout, max(rollout.due, self._attempts.get(rollout.identity, _Attempts()).retry_at))
+            for rollout in halted
+            if rollout.revert.how != "none" and rollout.identity not in self._written
         ]
 
     async def _attempt(self, halted: HaltedRollout) -> None:
@@ -215,13 +215,17 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         """The content of every file that the commits after `base` change."""
         commits = await self._context.repository.branch_commits(base, until)
         return {
-            name: change.after for one in reversed(commits) for name, change in one.changes.items()
+            name: change.after
+            for commit in reversed(commits)
+            for name, change in commit.changes.items()
         }
 
     async def build(self, halted: HaltedRollout, tip: CommitId) -> BuiltRevert:
         """The revert on the tip, unpushed. Raises GitopsError, and NotNow if none is needed."""
         repository, applied = self._context.repository, self._context.applied()
-        if applied is None or halted.identity not in {one.identity for one in applied.halted}:
+        if applied is None or halted.identity not in {
+            rollout.identity for rollout in applied.halted
+        }:
             raise NotNow
         await repository.fetch(halted.commit)
         halted = await self._with_commits(halted, tip)
@@ -315,7 +319,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
     async def _verify(self, commit: CommitId) -> None:
         """Raises Refused if the commit has errors."""
         prepared = await self._prepared(commit)
-        refused = next((one for one in prepared.findings if one.refused), None)
+        refused = next((finding for finding in prepared.findings if finding.refused), None)
         if refused is not None:
             raise errors.Refused(f"the reverted files have an error: {refused.message}")
 

@@ -278,7 +278,7 @@ class ApplySettings(RepositoryApplySettings, frozen=True):
             patience=0.0,
             hold_for=self.hold_for,
             compare_every=self.compare_interval,
-            ignore=tuple(one.rule() for one in self.ignore),
+            ignore=tuple(rule.rule() for rule in self.ignore),
             impersonation=self._impersonation(),
         )
 

@@ -149,7 +149,10 @@ class _Inline:
                 case "items" | "additionalProperties" if isinstance(value, dict):
                     result[key] = self.of(value)
                 case "anyOf":
-                    result[key] = [self.of(one) if "required" not in one else one for one in value]
+                    result[key] = [
+                        self.of(element) if "required" not in element else element
+                        for element in value
+                    ]
                 case "enum":
                     result[key] = self._orders.get(frozenset(value), value)
                 case _:
@@ -158,14 +161,20 @@ class _Inline:
 
     def _merged(self, schema: dict[str, Any]) -> dict[str, Any]:
         """The schema with its alternatives or its reference merged into it, if possible."""
-        alternatives = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+        alternatives = [
+            alternative
+            for alternative in schema.get("anyOf", ())
+            if alternative != {"type": "null"}
+        ]
         rest = {key: value for key, value in schema.items() if key != "anyOf"}
         if len(alternatives) == 1:
             return self._merged({**alternatives[0], **rest})
-        if len(alternatives) == 2 and all("$ref" in _item(one) for one in alternatives):
+        if len(alternatives) == 2 and all(
+            "$ref" in _item(alternative) for alternative in alternatives
+        ):
             return self._one_or_more(alternatives, rest)
-        if alternatives and all(set(one) == {"type"} for one in alternatives):
-            return {**rest, "type": [one["type"] for one in alternatives]}
+        if alternatives and all(set(alternative) == {"type"} for alternative in alternatives):
+            return {**rest, "type": [alternative["type"] for alternative in alternatives]}
         name = _component(schema)
         if not name:
             # A definition has its own type.
@@ -179,7 +188,7 @@ class _Inline:
         self, alternatives: list[dict[str, Any]], rest: dict[str, Any]
     ) -> dict[str, Any]:
         """An object or a list of such objects; errors keep the place that `anyOf` would lose."""
-        reference = next(one for one in alternatives if "$ref" in one)
+        reference = next(alternative for alternative in alternatives if "$ref" in alternative)
         return {
             **self._components[_component(reference)],
             **rest,

@@ -52,13 +52,13 @@ class ApproverSettings(SettingsGroup, frozen=True):
             raise SettingsError(
                 "repository.approvers: an approver needs keys, users or teams, or can never approve"
             )
-        if wrong := sorted(one for one in self.teams if not one.strip("/")):
+        if wrong := sorted(team for team in self.teams if not team.strip("/")):
             raise SettingsError(f"repository.approvers: {wrong[0]!r} is not a team")
 
     def named(self, name: str) -> Approver:
         """The approver; names of users and teams are compared without case."""
-        users = frozenset(one.lower() for one in self.users)
-        return Approver(name, self.keys, users, frozenset(one.strip("/") for one in self.teams))
+        users = frozenset(user.lower() for user in self.users)
+        return Approver(name, self.keys, users, frozenset(team.strip("/") for team in self.teams))
 
 
 _PROXY = re.compile(
@@ -339,7 +339,7 @@ class RepositorySettings(SettingsGroup, frozen=True):
     def __post_init__(self) -> None:
         """Raises SettingsError for keys that contradict each other."""
         sets = self.one_or_more_credentials
-        if isinstance(sets, tuple) and any(not one.match for one in sets):
+        if isinstance(sets, tuple) and any(not field_set.match for field_set in sets):
             raise SettingsError(
                 "repository.credentials: each item of a list needs match: https://HOST/PATH or "
                 "ssh://HOST/PATH"
@@ -367,14 +367,14 @@ class RepositorySettings(SettingsGroup, frozen=True):
     def _check_approvers(self) -> None:
         """Raises SettingsError for approvers whose approvals can never be verified."""
         approvers, verify = self.approvers.values(), self.verify
-        if any(one.keys for one in approvers) and not (
+        if any(approver.keys for approver in approvers) and not (
             verify.allowed_signers_file or verify.gpg_keys_file
         ):
             raise SettingsError(
                 "repository.approvers has keys, but no key is trusted: set "
                 "repository.verify.allowedSignersFile or gpgKeysFile"
             )
-        if any(one.users or one.teams for one in approvers) and self.forge is None:
+        if any(approver.users or approver.teams for approver in approvers) and self.forge is None:
             raise SettingsError(
                 "repository.approvers has users or teams, which need repository.forge"
             )

@@ -287,7 +287,7 @@ class Service(SettingsFile, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raises SettingsError for keys that contradict each other."""
-        names = [one.name for one in self.notify]
+        names = [target.name for target in self.notify]
         if duplicate := next((name for name in names if names.count(name) > 1), ""):
             raise SettingsError(f"notify: the name {duplicate} is used twice")
 
@@ -315,8 +315,8 @@ class Service(SettingsFile, frozen=True, kw_only=True):
     @property
     def prunes(self) -> bool:
         """Whether objects that left Git are deleted, for any repository or template."""
-        options = [self.apply_options_of(one) for one in self.repositories]
-        return any(one.guards.prune for one in (self.apply_options, *options))
+        options = [self.apply_options_of(repository) for repository in self.repositories]
+        return any(option.guards.prune for option in (self.apply_options, *options))
 
     @property
     def apply_options(self) -> ApplyOptions:
@@ -390,7 +390,7 @@ def parse(document: Mapping[str, Any], file: str = "the settings") -> Service:
 
 def _refuse_duplicate_repository(service: Service, file: str) -> None:
     """Raises SettingsError for two repositories with the same address and path."""
-    places = [(one.url, one.path) for one in service.repositories]
+    places = [(repository.url, repository.path) for repository in service.repositories]
     for number, (url, path) in enumerate(places):
         if (url, path) in places[:number]:
             raise SettingsError(f"{file}: repositories: {url} is listed twice with the same path")
@@ -402,15 +402,15 @@ def _refuse_shared_account(service: Service, file: str) -> None:
     A bare NAME is the account of that name in the namespace of each object: each repository could
     use those of every namespace.
     """
-    for one in service.repositories if len(service.repositories) > 1 else ():
-        options = service.apply_options_of(one)
+    for repository in service.repositories if len(service.repositories) > 1 else ():
+        options = service.apply_options_of(repository)
         identity = options.impersonation
         accounts = (identity.service_account, *identity.agents.values()) if identity else ()
         bare = any(name and "/" not in name for name in accounts)
         if options.allowed.namespaces is None and bare:
             raise SettingsError(
-                f"{file}: {one.url} may use a service account in every namespace, as may the "
-                "other repositories: set the namespaces of each "
+                f"{file}: {repository.url} may use a service account in every namespace, as may "
+                "the other repositories: set the namespaces of each "
                 "(repositories.apply.allow.namespaces), or one account as NAMESPACE/NAME "
                 "(repositories.apply.impersonate.serviceAccount)"
             )

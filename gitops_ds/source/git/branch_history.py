@@ -50,7 +50,7 @@ def approval_commits(
     itself = bare.run(*common, *grep, "--no-walk", commit).text
     rows = [row.split("\x1f") for row in (later + "\n" + itself).splitlines() if row]
     commits = (ApprovalCommit(CommitId(id), tuple(filter(None, values))) for id, *values in rows)
-    return tuple(one for one in commits if one.values)
+    return tuple(commit_row for commit_row in commits if commit_row.values)
 
 
 def brought(
@@ -70,7 +70,7 @@ def brought(
         return None
     without = (since,) if merge is None else (since, merge.parents[0])
     words = ("rev-list", "--first-parent", "--parents", f"--max-count={limit + 1}", commit)
-    rows = bare.run(*words, *(f"^{one}" for one in without)).text.splitlines()
+    rows = bare.run(*words, *(f"^{commit_id}" for commit_id in without)).text.splitlines()
     if len(rows) > limit:
         return None
     return tuple(_changed_files(bare, *map(CommitId, row.split())) for row in rows)
@@ -116,10 +116,10 @@ def earlier_files(
         return None
     contents = _contents(bare, commits, files)
     now, before = contents[tip], contents[since]
-    first = next((one for one in history if contents[one] in (now, before)), None)
+    first = next((commit_id for commit_id in history if contents[commit_id] in (now, before)), None)
     if first is None or contents[first] != now:
         return None
-    return next((one for one in newest_first if contents[one] == now), None)
+    return next((commit_id for commit_id in newest_first if contents[commit_id] == now), None)
 
 
 def _differing(bare: BareRepository, since: CommitId, tip: CommitId, path: str) -> Sequence[str]:
@@ -131,7 +131,7 @@ def _differing(bare: BareRepository, since: CommitId, tip: CommitId, path: str) 
 
 def _newest_first(bare: BareRepository, commits: Iterable[CommitId]) -> Sequence[CommitId]:
     """The commits in the local copy, by date."""
-    here = [one for one in sorted(commits) if object_reader.has(bare, one)]
+    here = [commit for commit in sorted(commits) if object_reader.has(bare, commit)]
     if not here:
         return ()
     ids = bare.run("rev-list", "--no-walk=sorted", "--end-of-options", *here).text
@@ -182,12 +182,14 @@ def line(
 def _with_changes(bare: BareRepository, commits: Iterable[CommitInfo]) -> tuple[BranchCommit, ...]:
     return tuple(
         BranchCommit(
-            one,
-            object_reader.text_of(bare.objects.commit(one.id).message),
+            commit,
+            object_reader.text_of(bare.objects.commit(commit.id).message),
             # every file of a first commit
-            _changes(bare, *((one.parents[0], one.id) if one.parents else ("--root", one.id))),
+            _changes(
+                bare, *((commit.parents[0], commit.id) if commit.parents else ("--root", commit.id))
+            ),
         )
-        for one in commits
+        for commit in commits
     )
 
 

@@ -114,7 +114,11 @@ def _revert(
     if files is not None:
         subject = f'Revert a part of "{commit_info.subject}"'
         what = "\n".join(
-            (f"This reverts the changes of commit {commit} in", "", *(f"- {one}" for one in files))
+            (
+                f"This reverts the changes of commit {commit} in",
+                "",
+                *(f"- {file}" for file in files),
+            )
         )
         what += "\n\nIts other changes stay."
     message = f"{subject}\n\n{_reason(why)}{what}{why.ending}\n"

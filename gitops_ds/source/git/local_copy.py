@@ -28,7 +28,7 @@ def pin(bare: BareRepository, name: str, commits: Collection[CommitId]) -> None:
     """
     folder = f"{_PINNED}{name}/"
     before = set(bare.run("for-each-ref", "--format=%(refname)", folder).text.split())
-    after = {f"{folder}{one}": one for one in commits if object_reader.has(bare, one)}
+    after = {f"{folder}{commit}": commit for commit in commits if object_reader.has(bare, commit)}
     rows = [f"create {ref} {one}\n" for ref, one in after.items() if ref not in before]
     rows += [f"delete {ref}\n" for ref in sorted(before - set(after))]
     _update_refs(bare, rows)
@@ -83,7 +83,7 @@ def _dropped(bare: BareRepository, kept: tuple[str, ...]) -> Iterable[str]:
     """The refs to delete: all that are not kept, except tags of kept commits."""
     output = bare.run("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)").text
     rows = [row.split() for row in output.splitlines()]
-    commits = {one for ref, *ids in rows if ref.startswith(kept) for one in ids}
+    commits = {commit_id for ref, *ids in rows if ref.startswith(kept) for commit_id in ids}
     for ref, *ids in rows:
         if ref.startswith(_DROPPED) and not ref.startswith(kept) and commits.isdisjoint(ids):
             yield ref

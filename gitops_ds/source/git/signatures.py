@@ -99,7 +99,7 @@ def _first_good(
     commit: CommitId, results: Sequence[Verified | Unverified]
 ) -> Verified | Unverified:
     return next(
-        (one for one in results if isinstance(one, Verified)),
+        (result for result in results if isinstance(result, Verified)),
         Unverified(
             commit, f"the last verified commit {short(commit)} has no signed tag any longer"
         ),

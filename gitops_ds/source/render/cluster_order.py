@@ -27,9 +27,9 @@ def orders(repo_layout: Layout) -> dict[str, ClusterOrder]:
     waves = _waves(before)
     behind: dict[str, list[ClusterBehind]] = {name: [] for name in files}
     for name, file in files.items():
-        for one in before[name]:
-            if one in behind:
-                behind[one].append(ClusterBehind(name, _seconds(file, "soak", 0.0)))
+        for earlier in before[name]:
+            if earlier in behind:
+                behind[earlier].append(ClusterBehind(name, _seconds(file, "soak", 0.0)))
     return {
         name: ClusterOrder(
             before[name],
@@ -90,7 +90,9 @@ def _waves(before: Mapping[str, tuple[str, ...]]) -> Mapping[str, int]:
     a cycle.
     """
     waves: dict[str, int] = {}
-    rest = {name: {one for one in names if one in before} for name, names in before.items()}
+    rest = {
+        name: {earlier for earlier in names if earlier in before} for name, names in before.items()
+    }
     wave = 0
     while ready := [name for name, names in rest.items() if not names - waves.keys()]:
         wave += 1
@@ -107,10 +109,10 @@ def _cycle(name: str, before: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     seen = set[str]()
     while paths:
         path = paths.pop(0)
-        for one in before.get(path[-1], ()):
-            if one == name:
-                return (*path, one)
-            if one not in seen:
-                seen.add(one)
-                paths.append((*path, one))
+        for earlier in before.get(path[-1], ()):
+            if earlier == name:
+                return (*path, earlier)
+            if earlier not in seen:
+                seen.add(earlier)
+                paths.append((*path, earlier))
     return ()

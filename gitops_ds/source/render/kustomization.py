@@ -254,15 +254,15 @@ def cycles(
     """The directories of kustomizations that refer to each other, of which no kustomization of
     `built` uses one: each cycle in the order of its references, with its first directory twice.
     """
-    known = {one for top in built for one in _used(top, kustomizations)}
+    known = {directory for top in built for directory in _used(top, kustomizations)}
     for directory in sorted(set(kustomizations) - known):
         path = [directory]
         while path and directory not in known:
-            parts = [one for one in _parts(path[-1], kustomizations) if one not in known]
-            back = next((one for one in parts if one in path), None)
+            parts = [part for part in _parts(path[-1], kustomizations) if part not in known]
+            back = next((part for part in parts if part in path), None)
             if back is not None:
                 cycle = path[path.index(back) :]
-                if not all(kustomizations[one].component for one in cycle):
+                if not all(kustomizations[member].component for member in cycle):
                     start = cycle.index(min(cycle))
                     yield (*cycle[start:], *cycle[:start], cycle[start])
                 known.update(path)
@@ -279,8 +279,8 @@ def of_cycle(
 ) -> Finding:
     """The finding of a cycle, at the reference of its first directory."""
     here = kustomizations[cycle[0]]
-    named = next(one for one in here.names if _joined(cycle[0], one.text) == cycle[1])
-    way = " → ".join(str(kustomizations[one].file) for one in cycle)
+    named = next(name for name in here.names if _joined(cycle[0], name.text) == cycle[1])
+    way = " → ".join(str(kustomizations[directory].file) for directory in cycle)
     message = f"kustomizations refer to each other, and none is built: {way}; remove a reference"
     return _refused(CYCLE, message, here, named, files)
 
@@ -289,8 +289,10 @@ def _parts(
     directory: PurePosixPath, kustomizations: Mapping[PurePosixPath, Kustomization]
 ) -> list[PurePosixPath]:
     """The kustomizations that one references."""
-    joined = (_joined(directory, one.text) for one in kustomizations[directory].names)
-    return [one for one in joined if one is not None and one in kustomizations]
+    joined = (_joined(directory, name.text) for name in kustomizations[directory].names)
+    return [
+        reference for reference in joined if reference is not None and reference in kustomizations
+    ]
 
 
 def _used(
@@ -300,7 +302,9 @@ def _used(
     used, waiting = set[PurePosixPath](), {top}
     while waiting:
         used |= waiting
-        waiting = {part for one in waiting for part in _parts(one, kustomizations)} - used
+        waiting = {
+            part for directory in waiting for part in _parts(directory, kustomizations)
+        } - used
     return used
 
 

@@ -77,13 +77,15 @@ def _read(file: str, data: bytes) -> Objects:
         if is_sops(document.value):
             findings.append(_sops(parser.place(file, data, document.index, ("sops",), key=True)))
         elif is_object(document.value):
-            for one in _opened(document.value, Pointer(file, document.index, ())):
-                if isinstance(one, ParsedObject):
-                    drafts.append(one)
+            for opened in _opened(document.value, Pointer(file, document.index, ())):
+                if isinstance(opened, ParsedObject):
+                    drafts.append(opened)
                 else:
                     message = "this list entry is not an object; apiVersion and kind are required"
                     findings.append(
-                        refusal("DS005", message, parser.place(file, data, one.document, one.path))
+                        refusal(
+                            "DS005", message, parser.place(file, data, opened.document, opened.path)
+                        )
                     )
         else:
             odd.append(document)
@@ -117,8 +119,8 @@ def remember(objects: Objects) -> bytes | None:
     """The line of a file in `CachedResults.files`; None if its values change in JSON."""
     try:
         rows = [
-            [one.base.document, list(one.base.path), digest_of(one.body), one.body]
-            for one in objects.drafts
+            [draft.base.document, list(draft.base.path), digest_of(draft.body), draft.body]
+            for draft in objects.drafts
         ]
         written = orjson.dumps(rows)
         return written if orjson.loads(written) == rows else None
@@ -141,8 +143,8 @@ def expanded(folder: PurePosixPath, data: bytes, placed: Mapping[int, Places]) -
     return replace(
         objects,
         drafts=tuple(
-            replace(one, set_by={} if one.base.path else placed.get(one.base.document, {}))
-            for one in objects.drafts
+            replace(draft, set_by={} if draft.base.path else placed.get(draft.base.document, {}))
+            for draft in objects.drafts
         ),
     )
 
@@ -197,7 +199,9 @@ def _nearly(value: Any) -> bool:
     kind, or is a sequence with an object.
     """
     if isinstance(value, list):
-        return any(is_object(one) and isinstance(one.get("metadata"), Mapping) for one in value)
+        return any(
+            is_object(element) and isinstance(element.get("metadata"), Mapping) for element in value
+        )
     return (
         isinstance(value, Mapping)
         and isinstance(value.get("metadata"), Mapping)

@@ -64,7 +64,7 @@ async def expand(snapshot: SourceTree, which: Which = ALL, means: Means = Means(
     tops = dict.fromkeys(
         (*kustomization.tops(kustomizations), *sorted(d for d in which.also if d in kustomizations))
     )
-    cycles = {one[0]: one for one in kustomization.cycles(kustomizations, tops)}
+    cycles = {ring[0]: ring for ring in kustomization.cycles(kustomizations, tops)}
     strict = means.allowed.kustomize and await asyncio.to_thread(process.isolation) == "none"
     reached = {
         top: kustomization.reach(top, kustomizations, snapshot.files, strict=strict)

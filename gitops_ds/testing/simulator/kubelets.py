@@ -210,7 +210,10 @@ class Kubelets:
 
     def _fail_to_pull(self, run: _Run, reason: str) -> None:
         bad, trouble = self.behaviour.trouble(run.body) or ("", None)
-        images = {one["name"]: one.get("image", "") for one in run.body["spec"]["containers"]}
+        images = {
+            container["name"]: container.get("image", "")
+            for container in run.body["spec"]["containers"]
+        }
         if trouble not in _PULLS:
             return
         image = images[bad]
@@ -317,10 +320,12 @@ class Kubelets:
         restarts = max(run.crashes - ("waiting" in made["state"]), 0) if crashed else 0
         made["restartCount"] = restarts + run.reboots
         before = (run.body.get("status") or {}).get("containerStatuses") or ()
-        for one in before:
-            is_same = one["name"] == made["name"] and one["restartCount"] == made["restartCount"]
-            if is_same and "running" in one["state"] and "running" in made["state"]:
-                made["state"] = one["state"]
+        for known in before:
+            is_same = (
+                known["name"] == made["name"] and known["restartCount"] == made["restartCount"]
+            )
+            if is_same and "running" in known["state"] and "running" in made["state"]:
+                made["state"] = known["state"]
         if crashed and run.crashes:
             made["lastState"] = {
                 "terminated": {

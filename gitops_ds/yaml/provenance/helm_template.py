@@ -262,7 +262,7 @@ class _Laid:
             hits = (
                 named
                 if len(named) < 2
-                else [one for one in named[:_MOST_BRANCHES] if one.text == str(item)]
+                else [branch for branch in named[:_MOST_BRANCHES] if branch.text == str(item)]
             )
             if len(hits) == 1:
                 self._lay(item, hits[0], (*path, key))

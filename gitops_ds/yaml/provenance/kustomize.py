@@ -43,22 +43,22 @@ def placed(
     """The places of the values of each document of kustomize's output; none if no or several files
     could have the object.
     """
-    bases = [one for file in resources for one in _read(file, files)]
-    changes = [one for file in patches for one in _read(file, files)]
+    bases = [document for file in resources for document in _read(file, files)]
+    changes = [document for file in patches for document in _read(file, files)]
     by_document: dict[int, Places] = {}
     made = parser.read("", output).documents
     if len(made) * (len(bases) + len(changes)) > _MOST_PAIRS:
         return by_document
     for document in made:
         own = _same_object(document.value, bases)
-        exact = [one for one in own if _name(one.value) == _name(document.value)]
+        exact = [change for change in own if _name(change.value) == _name(document.value)]
         candidates = exact or own
         if len(candidates) == 1:
             base = candidates[0]
             changed = [
-                one
-                for one in _same_object(document.value, changes)
-                if _name(one.value) == _name(base.value)
+                change
+                for change in _same_object(document.value, changes)
+                if _name(change.value) == _name(base.value)
             ]
             places: dict[Path, tuple[Pointer, ...]] = {(): (base.at,)}
             _lay(document.value, [*reversed(changed), base], (), places)
@@ -81,11 +81,11 @@ def _same_object(value: Any, among: Sequence[_Written]) -> list[_Written]:
     if not isinstance(value, Mapping):
         return []
     return [
-        one
-        for one in among
-        if isinstance(one.value, Mapping)
-        and one.value.get("kind") == value.get("kind")
-        and (_name(one.value) or " ") in _name(value)
+        document
+        for document in among
+        if isinstance(document.value, Mapping)
+        and document.value.get("kind") == value.get("kind")
+        and (_name(document.value) or " ") in _name(value)
     ]
 
 
@@ -107,12 +107,22 @@ def _lay(
     for step in steps:
         item = value[step]
         below = [
-            one.below(at) for one in written if (at := _step(value, step, one.value)) is not None
+            pointer.below(at)
+            for pointer in written
+            if (at := _step(value, step, pointer.value)) is not None
         ]
         if isinstance(item, Mapping | list):
-            alike = [one.at for one in reversed(below) if isinstance(one.value, Mapping | list)]
+            alike = [
+                pointer.at
+                for pointer in reversed(below)
+                if isinstance(pointer.value, Mapping | list)
+            ]
         else:
-            alike = [one.at for one in below if one.value == item and type(one.value) is type(item)]
+            alike = [
+                pointer.at
+                for pointer in below
+                if pointer.value == item and type(pointer.value) is type(item)
+            ]
         if alike:
             places[*path, step] = tuple(alike)
         _lay(item, below, (*path, step), places)

@@ -24,7 +24,7 @@ def pointers(origin: Origin, path: Path) -> tuple[Pointer, ...]:
     for length in range(len(path), -1, -1) if origin.set_by else ():
         sources = origin.set_by.get(path[:length])
         if sources:
-            return tuple(one.below(path[length:]) for one in sources)
+            return tuple(source.below(path[length:]) for source in sources)
     return (origin.base.below(path),)
 
 

@@ -155,7 +155,7 @@ def _bytes(value: str) -> bytes:
 def networks(addresses: tuple[str, ...]) -> tuple[Network, ...]:
     """The networks of CIDRs or single addresses. Raises UsageError."""
     try:
-        return tuple(ipaddress.ip_network(one, strict=False) for one in addresses)
+        return tuple(ipaddress.ip_network(address, strict=False) for address in addresses)
     except ValueError as error:
         raise UsageError(f"listen.page.trustedProxies: {error}") from None
 

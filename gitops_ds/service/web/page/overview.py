@@ -54,7 +54,11 @@ def overview(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
     query, only = parameters.get("q", ""), parameters.get("health", "")
     sort, down = parameters.get("sort", "health"), parameters.get("down") == "1"
     sort = sort if sort in _SORTS else "health"
-    shown = [one for one in everything if only in ("", one.health.state) and _meets(one, query)]
+    shown = [
+        agent_row
+        for agent_row in everything
+        if only in ("", agent_row.health.state) and _meets(agent_row, query)
+    ]
     shown.sort(key=_SORTS[sort], reverse=down)
     return {
         "tab": "Agents",
@@ -69,7 +73,7 @@ def overview(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _counts(everything: Sequence[AgentRow]) -> dict[str, Any]:
-    states = Counter(one.health.state for one in everything)
+    states = Counter(agent_row.health.state for agent_row in everything)
     counts = [(state, states[state]) for state in _URGENCY]
     words = ", ".join(f"{count} {state}" for state, count in counts if count)
     return {"total": len(everything), "counts": counts, "words": words}
@@ -79,10 +83,10 @@ def _sections(rows: Sequence[AgentRow], sources: Sequence[SourceRow]) -> list[Ag
     """A section for each repository, failing ones first, then one for the other agents."""
     ranked = sorted(sources, key=lambda one: not one.is_trouble)
     sections = [
-        AgentSection(one, one.repository, [row for row in rows if row.source == one.id])
-        for one in ranked
+        AgentSection(place, place.repository, [row for row in rows if row.source == place.id])
+        for place in ranked
     ]
-    ids = {one.id for one in sources}
+    ids = {place.id for place in sources}
     if others := [row for row in rows if row.source not in ids]:
         sections.append(
             AgentSection(None, "Not from a followed repository" if sources else "", others)
@@ -117,19 +121,19 @@ def wall(view: View, pages: Pages) -> dict[str, Any]:
     """The overview for a wall: a tile for each agent, failing ones first."""
     agents = {agent.key: agent for agent in view.agents()}
     rows = sorted(map(row, agents.values()), key=_SORTS["health"])
-    room = sum(one.counts.desired for one in rows) <= _SQUARES
+    room = sum(agent_row.counts.desired for agent_row in rows) <= _SQUARES
     columns = _columns(len(rows))
     tiles = []
-    for one in rows:
-        agent = agents[one.key]
+    for agent_row in rows:
+        agent = agents[agent_row.key]
         halt, hold = agent.rollout.halt if agent.rollout else None, agent.hold
         tiles.append(
             Tile(
-                one,
+                agent_row,
                 texts.words(hold.text) if hold is not None and halt is None else "",
                 texts.words(f"stage {halt.stage}: {halt.message}") if halt is not None else "",
                 _codes(pages.map_of(agent)) if room else (),
-                _shape(columns, math.ceil(len(rows) / columns), _lines(one)),
+                _shape(columns, math.ceil(len(rows) / columns), _lines(agent_row)),
             )
         )
     return {

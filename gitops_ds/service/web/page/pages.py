@@ -42,7 +42,7 @@ class ShownCluster(msgspec.Struct, frozen=True):
 
 def contents(view: View) -> Mapping[str, Any]:
     """The values of the template."""
-    return {"tab": "Clusters", "rows": [_shown(one) for one in view.clusters()]}
+    return {"tab": "Clusters", "rows": [_shown(cluster) for cluster in view.clusters()]}
 
 
 def _shown(row: ClusterRow) -> ShownCluster:

@@ -181,7 +181,7 @@ class Pages:
         # Only pages for authorized users are live.
         shown = self.view.sources() if context["live"] else ()
         context["unread"] = self.view.unread if context["live"] else ""
-        context["troubles"] = [one for one in map(rows.source, shown) if one.is_trouble]
+        context["troubles"] = [source for source in map(rows.source, shown) if source.is_trouble]
         context.setdefault("filters", {})
         context["parts"] = _jinja().get_template("parts.html").make_module(context)
         text = _jinja().get_template(template).render(context)
@@ -227,7 +227,7 @@ def squares(codes: Sequence[str], shape: float) -> Markup:
     rows = max(2, math.ceil(len(codes) / columns))
     places: dict[str, list[tuple[int, int]]] = {}
     for number, code in enumerate(codes):
-        state = " ".join(one for one in code.split() if one[0] != "r")
+        state = " ".join(class_name for class_name in code.split() if class_name[0] != "r")
         place = number % columns * _STEP, number // columns * _STEP
         places.setdefault(state, []).append(place)
     drawn = "".join("".join(_drawn(state, at)) for state, at in sorted(places.items()))
@@ -254,8 +254,8 @@ def _drawn(state: str, places: Sequence[tuple[int, int]]) -> Iterator[str]:
     path = "".join(f"M{x + 1} {y + 1}h{_SIDE}v{_SIDE}h-{_SIDE}z" for x, y in places)
     yield f'<path{name} d="{path}"/>'
     letters = state.split()
-    sign = next((_SIGNS[one] for one in letters if one in _SIGNS), "")
-    if sign := sign or next((one.upper() for one in letters if one in "bcdefg"), ""):
+    sign = next((_SIGNS[letter] for letter in letters if letter in _SIGNS), "")
+    if sign := sign or next((letter.upper() for letter in letters if letter in "bcdefg"), ""):
         kind = ' class="on"' if "x" in letters else ' class="way"' if "p" in letters else ""
         across = " ".join(f"{x + 4.5:g}" for x, _ in places)
         down = " ".join(str(y + 7) for _, y in places)

@@ -70,7 +70,7 @@ class RolloutPanel(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """The rollout in a few words, for screen readers."""
-        return ", ".join(f"{one.name} {one.proved} of {one.nodes}" for one in self.stages)
+        return ", ".join(f"{stage.name} {stage.proved} of {stage.nodes}" for stage in self.stages)
 
 
 def panel(rollout: StagedRollout, timing: RolloutTiming | None) -> RolloutPanel:
@@ -84,10 +84,10 @@ def panel(rollout: StagedRollout, timing: RolloutTiming | None) -> RolloutPanel:
         timing,
         rollout.stages.at_risk,
         rollout.stages.cap,
-        tuple(_row(rollout, one, steps[one.name]) for one in rollout.stages.stages),
+        tuple(_row(rollout, stage, steps[stage.name]) for stage in rollout.stages.stages),
         texts.words(hold.text) if hold is not None and halt is None else "",
         texts.words(f"stage {halt.stage}: {halt.message}") if halt is not None else "",
-        tuple(texts.words(one) for one in halt.gate.lines) if halt and halt.gate else (),
+        tuple(texts.words(line) for line in halt.gate.lines) if halt and halt.gate else (),
         parked[:PARKED],
         max(0, len(parked) - PARKED),
     )
@@ -107,7 +107,7 @@ def _row(rollout: StagedRollout, stage: StageProgress, steps: Counter[NodeStep])
         tuple((fill, fills[fill]) for fill in _ORDER),
         ", ".join(f"{count} {step}" for step, count in sorted(steps.items())) or "no node",
         texts.words(waits.reason) if waits else "",
-        texts.words("; ".join(one.text for one in rollout.approvals_of(stage))),
+        texts.words("; ".join(approval.text for approval in rollout.approvals_of(stage))),
         _since(rollout, stage),
         waits.until if waits else None,
     )

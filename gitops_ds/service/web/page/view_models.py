@@ -68,10 +68,10 @@ async def agent(view: View, pages: Pages, agent: Agent) -> dict[str, Any]:
 def _waits(view: View, key: Key) -> list[tuple[str, str]]:
     """The nodes that wait for this agent, each with the reason."""
     return [
-        (name, one.reason)
+        (name, waiting.reason)
         for name, wait in sorted(view.waits().items())
-        for one in wait.agents
-        if one.agent == key
+        for waiting in wait.agents
+        if waiting.agent == key
     ]
 
 
@@ -147,23 +147,24 @@ async def _history(view: View, agent: Agent) -> list[HistoryEntry]:
     target = agent.target
     revisions = [*([target] if target is not None else []), *reversed(agent.history)]
     infos = await view.commits(
-        sorted({commit for one in revisions if (commit := agent.commit_of(one))})
+        sorted({commit for revision in revisions if (commit := agent.commit_of(revision))})
     )
     counts, key, entries = agent.nodes_by_hash(), agent.key, []
-    for one in revisions:
-        commit = agent.commit_of(one)
+    for revision in revisions:
+        commit = agent.commit_of(revision)
         info = infos.get(commit)
-        cause = "" if info else change_causes.of_revision(agent, one, commit)
+        cause = "" if info else change_causes.of_revision(agent, revision, commit)
         entries.append(
             HistoryEntry(
-                one.number,
+                revision.number,
                 commit,
                 texts.words(info.subject if info else cause),
                 info.author if info else "",
                 fleet_agents.when(info.committed) if info else "",
-                counts[one.hash],
-                _badge(agent, one),
-                f"gitops-ds rollback ds/{key.name} -n {key.namespace} --to-revision {one.number}",
+                counts[revision.hash],
+                _badge(agent, revision),
+                f"gitops-ds rollback ds/{key.name} -n {key.namespace} "
+                f"--to-revision {revision.number}",
             )
         )
     return entries
@@ -183,15 +184,15 @@ class HaltEntry(msgspec.Struct, frozen=True):
 async def _halts(view: View, agent: Agent) -> list[HaltEntry]:
     """The halted rollouts, newest first."""
     halts = () if fleet_agents.is_copy(agent) else halt_story.of(agent.seen, agent.state)
-    ids = {id for one in halts for id in (one.commit, one.replaced_by) if id}
+    ids = {id for halt in halts for id in (halt.commit, halt.replaced_by) if id}
     infos = await view.commits(sorted(ids))
     entries = []
-    for one in reversed(halts):
-        bad, next_one = infos.get(one.commit), infos.get(one.replaced_by)
+    for halt in reversed(halts):
+        bad, next_one = infos.get(halt.commit), infos.get(halt.replaced_by)
         entries.append(
             HaltEntry(
-                one,
-                timestamps.text(one.at),
+                halt,
+                timestamps.text(halt.at),
                 texts.words(bad.subject) if bad else "",
                 bad.author if bad else "",
                 texts.words(next_one.subject) if next_one else "",
@@ -258,28 +259,30 @@ def nodes(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
     where = node_map.places(node_list, view.pools())
     terms = query.lower().split()
     shown = [
-        one
-        for one in node_list
-        if all(term in " ".join((one.name, *where[one.name])).lower() for term in terms)
+        listed
+        for listed in node_list
+        if all(term in " ".join((listed.name, *where[listed.name])).lower() for term in terms)
     ]
     part = shown[first - 1 : first - 1 + PART]
-    here = {one.name for one in part}
+    here = {listed.name for listed in part}
     pods: Counter[str] = Counter()
     troubles: dict[str, list[tuple[Key, str]]] = {}
-    for one in agents:
-        pods.update(pod.node for pod in one.seen.pods if pod.node in here and not pod.terminating)
-        for trouble in one.health.nodes:
+    for running in agents:
+        pods.update(
+            pod.node for pod in running.seen.pods if pod.node in here and not pod.terminating
+        )
+        for trouble in running.health.nodes:
             if trouble.node in here and trouble.reason != "Outdated":
-                troubles.setdefault(trouble.node, []).append((one.key, trouble.reason))
+                troubles.setdefault(trouble.node, []).append((running.key, trouble.reason))
     rows = [
         NodeRow(
-            one,
-            *where[one.name],
-            _node_state(one) + (", gets no work yet" if one.name in view.waits() else ""),
-            pods[one.name],
-            tuple(troubles.get(one.name, ())),
+            listed,
+            *where[listed.name],
+            _node_state(listed) + (", gets no work yet" if listed.name in view.waits() else ""),
+            pods[listed.name],
+            tuple(troubles.get(listed.name, ())),
         )
-        for one in part
+        for listed in part
     ]
     return {
         "tab": "Nodes",
@@ -304,21 +307,24 @@ def node(view: View, name: str) -> dict[str, Any]:
         raise errors.NoMatch(f"no node {name}: it may have left the cluster")
     rows, elsewhere = [], []
     where = node_map.places([node_seen], view.pools())
-    for one in agents:
+    for running in agents:
         seen = replace(
-            one.seen,
+            running.seen,
             nodes=(node_seen,),
-            pods=tuple(pod for pod in one.seen.pods if pod.node == name),
+            pods=tuple(pod for pod in running.seen.pods if pod.node == name),
         )
         health = replace(
-            one.health, nodes=tuple(trouble for trouble in one.health.nodes if trouble.node == name)
+            running.health,
+            nodes=tuple(trouble for trouble in running.health.nodes if trouble.node == name),
         )
-        drawn = node_map.draw(replace(one, seen=seen, health=health), where)
+        drawn = node_map.draw(replace(running, seen=seen, health=health), where)
         cell = drawn.by_node.get(name)
         if cell is None or cell.state == "n":
-            elsewhere.append(one.key)
+            elsewhere.append(running.key)
         else:
-            rows.append((one.key, cell, one.commit_of(cell.revision) if cell.revision else ""))
+            rows.append(
+                (running.key, cell, running.commit_of(cell.revision) if cell.revision else "")
+            )
     place = dict(zip(("pool", "zone"), where[name], strict=True))
     wait = view.waits().get(name)
     shown = {"node": node_seen, "rows": rows, "elsewhere": elsewhere, "wait": wait}
@@ -342,28 +348,28 @@ class Run(msgspec.Struct, frozen=True):
 async def commit(view: View, id: str) -> dict[str, Any]:
     """One commit: its changes, and the nodes that run it."""
     runs = []
-    for one in view.agents():
-        history = one.history
+    for running in view.agents():
+        history = running.history
         for place, revision in enumerate(history):
-            if one.commit_of(revision) != id:
+            if running.commit_of(revision) != id:
                 continue
             on = tuple(
                 sorted(
                     pod.node
-                    for pod in one.seen.pods
+                    for pod in running.seen.pods
                     if pod.hash == revision.hash and pod.node and not pod.terminating
                 )
             )
             before = history[place - 1] if place else None
-            is_current = one.current is not None and one.current.name == revision.name
-            changes = _changes(one.key, before, revision) if before else None
+            is_current = running.current is not None and running.current.name == revision.name
+            changes = _changes(running.key, before, revision) if before else None
             runs.append(
                 Run(
-                    one.key,
+                    running.key,
                     revision.number,
                     before.number if before else 0,
                     is_current,
-                    one.counts.desired,
+                    running.counts.desired,
                     on,
                     changes,
                 )
@@ -376,7 +382,9 @@ async def commit(view: View, id: str) -> dict[str, Any]:
 
 
 def _changes(key: Key, before: Revision, after: Revision) -> tuple[tuple[str, str, str], ...]:
-    hidden = report.found_in({"kind": "DaemonSet", "spec": one.template} for one in (before, after))
+    hidden = report.found_in(
+        {"kind": "DaemonSet", "spec": revision.template} for revision in (before, after)
+    )
     fields = [
         objects.field(key, change) for change in diff.compare(before.template, after.template)
     ]
