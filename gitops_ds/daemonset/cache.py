@@ -224,9 +224,7 @@ class Cache:
         """The UIDs of all DaemonSets and revisions; none before all kinds were listed."""
         if not self.synced:
             return frozenset()
-        return {daemonset.uid for daemonset in self._daemonsets.values()} | set(
-            self._revision_uids.values()
-        )
+        return {known.uid for known in self.daemonsets} | set(self._revision_uids.values())
 
     def with_uids(self, uids: Set[str]) -> set[Key]:
         """The DaemonSets with these UIDs, or with revisions that have them."""
