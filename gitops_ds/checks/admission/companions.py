@@ -21,7 +21,7 @@ _BYTES_AT_MOST: Final = 1024 * 1024
 
 
 def missing(body: Body) -> Iterator[Violation]:
-    """DS005: required fields."""
+    """Required fields."""
     metadata = section(body.get("metadata"))
     if metadata.get("name") == "":
         yield Violation(("metadata", "name"), "name is required and must not be empty")
@@ -38,7 +38,7 @@ def missing(body: Body) -> Iterator[Violation]:
 
 
 def values(body: Body) -> Iterator[Violation]:
-    """DS006: values that are not allowed, alone or in combination."""
+    """Values that are not allowed, alone or in combination."""
     metadata = section(body.get("metadata"))
     if metadata.get("uid"):
         yield Violation(("metadata", "uid"), "uid identifies an object of one cluster: remove it")

@@ -28,7 +28,7 @@ _USER_AT_MOST: Final = (1 << 31) - 1
 
 
 def missing(body: Body) -> Iterator[Violation]:
-    """DS005: required fields of a container."""
+    """Required fields of a container."""
     for way, container in containers(body):
         for field in ("name", "image"):
             if container.get(field) == "" or (field == "image" and container.get(field) is None):
@@ -52,7 +52,7 @@ def missing(body: Body) -> Iterator[Violation]:
 
 
 def missing_of_profile(way: Path, context: Spec, field: str) -> Iterator[Violation]:
-    """DS005: the required fields of a security profile: its type, and the file of the type
+    """The required fields of a security profile: its type, and the file of the type
     Localhost.
     """
     profile = context.get(field)
@@ -79,7 +79,7 @@ def _handlers(way: Path, container: Spec) -> Iterator[tuple[Path, Spec]]:
 
 
 def values(body: Body) -> Iterator[Violation]:
-    """DS006: values of a container's fields that are not allowed, alone or in combination."""
+    """Values of a container's fields that are not allowed, alone or in combination."""
     for _, spec in pod_specs(body):
         windows = section(spec.get("os")).get("name") == "windows"
         for way, container in containers(body):

@@ -62,7 +62,7 @@ _DIVISORS: Final = frozenset(
 
 
 def missing(way: Path, container: Spec) -> Iterator[Violation]:
-    """DS005: required fields of environment variables and their sources."""
+    """Required fields of environment variables and their sources."""
     for index, one in enumerate(items(container.get("env"))):
         if one.get("name") == "":
             yield Violation((*way, "env", index, "name"), "the name of the variable is required")
@@ -93,7 +93,7 @@ def missing(way: Path, container: Spec) -> Iterator[Violation]:
 
 
 def values(way: Path, container: Spec) -> Iterator[Violation]:
-    """DS006: values of environment variables that are not allowed, alone or in combination."""
+    """Values of environment variables that are not allowed, alone or in combination."""
     for index, one in enumerate(items(container.get("env"))):
         source = one.get("valueFrom")
         if source is None:

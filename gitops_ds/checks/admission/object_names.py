@@ -1,4 +1,4 @@
-"""DS011: validation of names, labels and annotations by the API server, of an object and of its
+"""Validation of names, labels and annotations by the API server, of an object and of its
 fields: referenced objects, variables, keys, scheduling gates, hosts.
 
 Sources: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/,
@@ -20,10 +20,12 @@ from gitops_ds.checks.engine.rule import (
     items,
     pod_path,
     pod_specs,
+    rule,
     section,
 )
 from gitops_ds.core.objects import Body, Path, group_of
 from gitops_ds.kube.apimachinery import builtin_resources
+from gitops_ds.source import rules
 
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\Z")
 _SUBDOMAIN: Final = re.compile(
@@ -37,8 +39,9 @@ _ONE_LABEL: Final = frozenset({"Namespace", "Service"})
 _ANNOTATIONS_AT_MOST: Final = 256 * 1024
 
 
+@rule(rules.INVALID_NAME)
 def names(body: Body) -> Iterator[Violation]:
-    """DS011: names of the object, its namespace, containers, ports and volumes; keys and values of
+    """Names of the object, its namespace, containers, ports and volumes; keys and values of
     labels; the size of annotations; names in fields.
     """
     yield from _metadata(body)

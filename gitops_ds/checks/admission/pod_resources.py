@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.checks.admission import object_names
-from gitops_ds.checks.engine.rule import Violation, at, containers, items, pod_specs, section
+from gitops_ds.checks.engine.rule import Violation, at, containers, items, pod_specs, rule, section
+from gitops_ds.checks.schema import error_messages
 from gitops_ds.core.finding import Fix, Mend
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import refused
 from gitops_ds.kube.apimachinery import quantities
 
 _AMOUNTS: Final[Mapping[str, tuple[Path, ...]]] = {
@@ -23,8 +25,9 @@ _AMOUNTS: Final[Mapping[str, tuple[Path, ...]]] = {
 }
 
 
+@rule(refused("DS010", "quantity is invalid"))
 def amounts(body: Body) -> Iterator[Violation]:
-    """DS010: invalid and negative quantities."""
+    """Invalid and negative quantities."""
     for path, value in _quantities(body):
         try:
             amount = quantities.parse(value)
@@ -87,8 +90,9 @@ def _amounts_of(place: Path, amounts: Any) -> Iterator[tuple[Path, Any]]:
 _INTEGER: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,17})\Z")
 
 
+@rule(refused("DS304", "toleration is invalid"))
 def tolerations(body: Body) -> Iterator[Violation]:
-    """DS304: invalid tolerations."""
+    """Invalid tolerations."""
     for path, spec in pod_specs(body):
         for index, one in enumerate(items(spec.get("tolerations"))):
             way = (*path, "tolerations", index)
@@ -135,8 +139,9 @@ def _written(path: Path, value: str | None) -> Fix:
     )
 
 
+@rule(refused("DS515", "hostPort must equal containerPort with hostNetwork"))
 def host_ports(body: Body) -> Iterator[Violation]:
-    """DS515: on the host network a hostPort must equal the containerPort."""
+    """On the host network a hostPort must equal the containerPort."""
     for _, spec in pod_specs(body):
         if not spec.get("hostNetwork"):
             continue
@@ -153,8 +158,9 @@ def host_ports(body: Body) -> Iterator[Violation]:
                     )
 
 
+@rule(refused("DS415", "mount without a volume, or volume with several sources"))
 def volumes(body: Body) -> Iterator[Violation]:
-    """DS415: each mount requires a volume, and each volume exactly one source."""
+    """Each mount requires a volume, and each volume exactly one source."""
     claims = {
         section(one.get("metadata")).get("name")
         for one in items(at(body, ("spec", "volumeClaimTemplates")))
@@ -180,8 +186,9 @@ def volumes(body: Body) -> Iterator[Violation]:
                         yield Violation((*way, field, index, "name"), message)
 
 
+@rule(error_messages.DUPLICATE)
 def once(body: Body) -> Iterator[Violation]:
-    """DS414: duplicate names of containers and ports, host ports and mount paths. The schema finds
+    """Duplicate names of containers and ports, host ports and mount paths. The schema finds
     duplicates in lists with keys.
     """
     for path, spec in pod_specs(body):

@@ -45,7 +45,7 @@ _SELDOM_WRONG: Final = frozenset(
 
 
 def missing(body: Body) -> Iterator[Violation]:
-    """DS005: required fields of a pod."""
+    """Required fields of a pod."""
     template = pod_path(body)
     if template is not None and not pod_specs(body) and isinstance(at(body, template), Mapping):
         yield Violation(template, "spec of the template is required")
@@ -88,7 +88,7 @@ def _missing_of_security(way: Path, context: Spec) -> Iterator[Violation]:
 
 
 def values(body: Body) -> Iterator[Violation]:
-    """DS006: values of a pod's fields that are not allowed, alone or in combination."""
+    """Values of a pod's fields that are not allowed, alone or in combination."""
     for path, spec in pod_specs(body):
         metadata = (*path[:-1], "metadata")
         if annotations := section(at(body, metadata)).get("annotations"):

@@ -12,8 +12,17 @@ from fractions import Fraction
 from typing import Any, Final
 
 from gitops_ds.checks.admission import object_names
-from gitops_ds.checks.engine.rule import Spec, Violation, containers, items, pod_specs, section
+from gitops_ds.checks.engine.rule import (
+    Spec,
+    Violation,
+    containers,
+    items,
+    pod_specs,
+    rule,
+    section,
+)
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import refused
 from gitops_ds.kube.apimachinery import quantities
 
 _OF_CONTAINERS: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
@@ -33,8 +42,9 @@ def valid_amounts(amounts: Any) -> dict[str, Fraction]:
     return valid
 
 
+@rule(refused("DS403", "request exceeds its limit"))
 def requests_within_limits(body: Body) -> Iterator[Violation]:
-    """DS403: a request must not exceed its limit, and must equal it for devices and huge pages."""
+    """A request must not exceed its limit, and must equal it for devices and huge pages."""
     for way, container in containers(body):
         if resources := section(container.get("resources")):
             yield from _requests((*way, "resources"), resources)
@@ -148,7 +158,7 @@ def _of_whole_pod(path: Path, spec: Spec, resources: Spec) -> Iterator[Violation
 
 
 def claims(body: Body) -> Iterator[Violation]:
-    """DS006: a container's claims must exist in the pod, and must be unique."""
+    """A container's claims must exist in the pod, and must be unique."""
     for path, spec in pod_specs(body):
         for index, one in enumerate(items(spec.get("resourceClaims"))):
             if (one.get("resourceClaimName") is None) == (

@@ -54,7 +54,7 @@ def _sources(body: Body) -> Iterator[tuple[Path, str, Spec]]:
 
 
 def missing(body: Body) -> Iterator[Violation]:
-    """DS005: required fields of a volume."""
+    """Required fields of a volume."""
     for way, name, source in _sources(body):
         for field in _NEEDED.get(name, ()):
             if not source.get(field):
@@ -127,7 +127,7 @@ def _parts(way: Path, name: str, source: Spec) -> Iterator[tuple[Path, str, Spec
 
 
 def values(body: Body) -> Iterator[Violation]:
-    """DS006: values of a volume source that are not allowed."""
+    """Values of a volume source that are not allowed."""
     for way, name, source in _sources(body):
         if name in _WITH_FILES:
             yield from _files(way, name, source)

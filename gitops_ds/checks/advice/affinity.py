@@ -14,18 +14,30 @@ from typing import Final
 from gitops_ds.checks.admission import label_selectors, object_names
 from gitops_ds.checks.advice import scheduling
 from gitops_ds.checks.advice.scheduling import PREFERRED, REQUIRED
-from gitops_ds.checks.engine.rule import POD, Spec, Violation, of_daemonsets, pod_specs, section
+from gitops_ds.checks.engine.rule import (
+    POD,
+    Spec,
+    Violation,
+    of_daemonsets,
+    pod_specs,
+    rule,
+    section,
+)
+from gitops_ds.core.finding import Severity
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Requirement
 from gitops_ds.kube.apimachinery import label_selector
+from gitops_ds.source import rules
 
 _NAME: Final = "metadata.name"
 _BY_FIELD: Final = "use matchFields of nodeAffinity, or the label kubernetes.io/hostname"
 _COMPARING: Final = frozenset(("Gt", "Lt"))
 
 
+@rule(rules.INVALID_AFFINITY)
 def terms_can_be_meant(body: Body) -> Iterator[Violation]:
-    """DS306: the number of values of each operator, valid keys, and at least one term."""
+    """The number of values of each operator, valid keys, and at least one term."""
     for path, spec in pod_specs(body):
         if not spec.get("affinity"):
             continue
@@ -115,9 +127,10 @@ def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Violation]:
             yield Violation((*at, "values", 0), f'"{field["values"][0]}" is not a valid node name')
 
 
+@rule(advice("DS318", Severity.ERROR, "node name is matched as a label"))
 @of_daemonsets
 def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS318: metadata.name is a field of a node, which matchExpressions do not match."""
+    """metadata.name is a field of a node, which matchExpressions do not match."""
     for key in section(pod.get("nodeSelector")):
         if key == _NAME:
             yield Violation(
@@ -136,9 +149,10 @@ def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
                 )
 
 
+@rule(advice("DS306", Severity.WARNING, "node affinity matches no node"))
 @of_daemonsets
 def terms_can_be_met(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS306: terms that match no node, and terms that together exclude none."""
+    """Terms that match no node, and terms that together exclude none."""
     if not pod.get("affinity"):
         return
     chosen = [

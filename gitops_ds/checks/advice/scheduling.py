@@ -16,11 +16,13 @@ from gitops_ds.checks.engine.rule import (
     class_of,
     items,
     of_daemonsets,
+    rule,
     section,
 )
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.live import Taint
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import advice
 from gitops_ds.kube.apimachinery import node_eligibility
 
 _TOLERATIONS: Final[Path] = (*POD, "tolerations")
@@ -67,9 +69,10 @@ _SOME_NODES: Final = frozenset(("gpu", "general"))  # classes of agents that do 
 _RUNS_ANYWHERE: Final = frozenset(("cni", "csi"))
 
 
+@rule(advice("DS301", Severity.WARNING, "control plane taint is not tolerated"))
 @of_daemonsets
 def control_plane(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS301: an agent for every node does not tolerate the taint of the control plane."""
+    """An agent for every node does not tolerate the taint of the control plane."""
     kind = class_of(body)
     if (
         not (kind or pod.get("priorityClassName") == NODE_CRITICAL)
@@ -117,9 +120,10 @@ def _tolerate_too(pod_tolerations: list[Spec], words: str) -> Fix:
     return Fix(words, (Mend(_TOLERATIONS, [*pod_tolerations, _TOLERATE_CONTROL_PLANE]),))
 
 
+@rule(advice("DS302", Severity.WARNING, "every taint is tolerated"))
 @of_daemonsets
 def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS302: an agent tolerates every taint, although its node works without it."""
+    """An agent tolerates every taint, although its node works without it."""
     pod_tolerations = items(pod.get("tolerations"))
     keyless = [
         one for one in pod_tolerations if not one.get("key") and one.get("operator") == "Exists"
@@ -141,9 +145,10 @@ def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     yield Violation((*_TOLERATIONS, pod_tolerations.index(keyless[0])), message, fix)
 
 
+@rule(advice("DS303", Severity.WARNING, "control plane label or taint is outdated"))
 @of_daemonsets
 def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS303: `master` was replaced by `control-plane` in Kubernetes 1.24 (label) and 1.25
+    """`master` was replaced by `control-plane` in Kubernetes 1.24 (label) and 1.25
     (taint).
     """
     pod_tolerations = items(pod.get("tolerations"))
@@ -183,9 +188,10 @@ def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
                 )
 
 
+@rule(advice("DS305", Severity.INFO, "toleration is redundant"))
 @of_daemonsets
 def only_own_tolerations(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS305: the controller adds this toleration to every pod, without a time limit."""
+    """The controller adds this toleration to every pod, without a time limit."""
     pod_tolerations = pod.get("tolerations")
     if not pod_tolerations:
         return
@@ -211,9 +217,10 @@ def only_own_tolerations(body: Body, spec: Spec, pod: Spec) -> Iterator[Violatio
         yield Violation(path, message, Fix("remove this toleration", (Mend(path),), safe=True))
 
 
+@rule(advice("DS308", Severity.WARNING, "node label is deprecated"))
 @of_daemonsets
 def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS308: a deprecated node label."""
+    """A deprecated node label."""
     chosen = section(pod.get("nodeSelector"))
     for old in chosen:
         if new := _OLD_LABELS.get(old):
@@ -240,9 +247,10 @@ def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             )
 
 
+@rule(advice("DS310", Severity.WARNING, "pod affinity on a DaemonSet", on=False))
 @of_daemonsets
 def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS310: with one pod per node, pod affinity can only keep pods Pending."""
+    """With one pod per node, pod affinity can only keep pods Pending."""
     affinity = section(pod.get("affinity"))
     for path, terms in (
         *(
@@ -260,17 +268,19 @@ def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             yield Violation(path, message, Fix(f"remove {path[-1]}", (Mend(path),)))
 
 
+@rule(advice("DS311", Severity.INFO, "preferred node affinity has no effect", on=False))
 @of_daemonsets
 def no_wishes(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS311: the controller ignores preferred node affinity."""
+    """The controller ignores preferred node affinity."""
     if section(section(pod.get("affinity")).get("nodeAffinity")).get(PREFERRED):
         message = "the DaemonSet controller ignores preferences: every eligible node gets a pod"
         yield Violation(_WISHES, message, Fix(f"remove {PREFERRED}", (Mend(_WISHES),)))
 
 
+@rule(advice("DS312", Severity.WARNING, "priorityClassName is not set"))
 @of_daemonsets
 def priority(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS312: priorityClassName is not set."""
+    """priorityClassName is not set."""
     if not pod.get("priorityClassName"):
         message = (
             "without priorityClassName the agent is among the first to be evicted, and stays "
@@ -283,9 +293,10 @@ def priority(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         )
 
 
+@rule(advice("DS317", Severity.INFO, "required node label can exclude nodes", on=False))
 @of_daemonsets
 def hard_limits(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS317: a required label, other than of the platform, excludes nodes that lack or lose it."""
+    """A required label, other than of the platform, excludes nodes that lack or lose it."""
     chosen = [((*_NODE_SELECTOR, key), key) for key in section(pod.get("nodeSelector"))]
     terms = [
         ((*way, "key"), str(one.get("key")))
@@ -301,9 +312,10 @@ def hard_limits(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             yield Violation(path, message)
 
 
+@rule(advice("DS314", Severity.ERROR, "agent selects a single node", on=False))
 @of_daemonsets
 def no_single_node(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS314: nodeName restricts a DaemonSet to a single node."""
+    """nodeName restricts a DaemonSet to a single node."""
     if pod.get("nodeName"):
         path = (*POD, "nodeName")
         message = (
@@ -313,9 +325,10 @@ def no_single_node(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         yield Violation(path, message, Fix("remove nodeName", (Mend(path),)))
 
 
+@rule(advice("DS320", Severity.WARNING, "schedulerName names another scheduler", on=False))
 @of_daemonsets
 def known_scheduler(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS320: without the named scheduler no pod is scheduled."""
+    """Without the named scheduler no pod is scheduled."""
     name = pod.get("schedulerName")
     if name and name != "default-scheduler":
         path = (*POD, "schedulerName")
@@ -326,9 +339,10 @@ def known_scheduler(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         )
 
 
+@rule(advice("DS315", Severity.WARNING, "serviceAccount is deprecated"))
 @of_daemonsets
 def account_by_its_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS315: serviceAccount is deprecated; serviceAccountName takes precedence."""
+    """serviceAccount is deprecated; serviceAccountName takes precedence."""
     old = pod.get("serviceAccount")
     if not old:
         return

@@ -8,9 +8,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from gitops_ds.checks.engine.contexts import ClusterStep, PromotionRule
-from gitops_ds.checks.engine.rule import POD, Violation, advice, items, section, template
+from gitops_ds.checks.engine.rule import (
+    POD,
+    Rule,
+    Violation,
+    declared_in,
+    items,
+    rule,
+    section,
+    template,
+)
 from gitops_ds.core.finding import Severity
 from gitops_ds.core.objects import Body, Key
+from gitops_ds.core.rules import advice
 
 _MOST_NODES: Final = 500
 # Usual names of environments, in the order of promotion.
@@ -33,8 +43,9 @@ def rank(environment: str) -> int | None:
     )
 
 
+@rule(advice("DS703", Severity.WARNING, "change restarts too many nodes at once", on=False))
 def in_small_steps(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
-    """DS703: a change restarts too many nodes, or several production environments."""
+    """A change restarts too many nodes, or several production environments."""
     restarted: dict[Key, dict[str, int]] = {}
     production: dict[Key, list[ClusterStep]] = {}
     for step in steps:
@@ -70,8 +81,11 @@ def _on_delete(body: Body) -> bool:
     return section(section(body.get("spec")).get("updateStrategy")).get("type") == "OnDelete"
 
 
+@rule(
+    advice("DS709", Severity.WARNING, "production is changed before earlier environments", on=False)
+)
 def promoted(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
-    """DS709: production gets an image that the preceding environment does not have."""
+    """Production gets an image that the preceding environment does not have."""
     every = list(steps)
     for step in every:
         if rank(step.facts.environment) != PRODUCTION:
@@ -110,19 +124,4 @@ def _images(of: Body) -> frozenset[str]:
     )
 
 
-RULES: Final[tuple[PromotionRule, ...]] = (
-    advice(
-        "DS703",
-        Severity.WARNING,
-        "change restarts too many nodes at once",
-        in_small_steps,
-        on=False,
-    ),
-    advice(
-        "DS709",
-        Severity.WARNING,
-        "production is changed before earlier environments",
-        promoted,
-        on=False,
-    ),
-)
+RULES: Final[tuple[PromotionRule, ...]] = declared_in(Rule, globals())

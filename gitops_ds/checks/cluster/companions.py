@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_labels
-from gitops_ds.checks.engine.rule import POD, Violation, at, pod_path, section, template
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.checks.engine.rule import POD, Violation, at, pod_path, rule, section, template
+from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Manifest, Requirement
 from gitops_ds.kube.apimachinery import label_selector
 
@@ -23,8 +24,9 @@ _SELECTORS: Final[Mapping[tuple[str, str], Path]] = {
 _SERVICE_MONITOR: Final = ("monitoring.coreos.com", "ServiceMonitor")
 
 
+@rule(advice("DS106", Severity.WARNING, "selector of a companion object matches no pods", on=False))
 def companions_match(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS106: an object of an agent selects no pods.
+    """An object of an agent selects no pods.
 
     The rule reports an object only if it belongs to a DaemonSet: it is in the folder of the
     DaemonSet or shares a label with its pods, and no other workload of the repository has the
@@ -103,8 +105,9 @@ def _effect(kind: tuple[str, str]) -> str:
 _SHARED: Final = frozenset(("kube-system", "kube-public", "kube-node-lease"))
 
 
+@rule(advice("DS017", Severity.INFO, "agent shares its namespace", on=False))
 def own_namespace(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS017: an agent shares its namespace with another one, or uses a namespace of Kubernetes."""
+    """An agent shares its namespace with another one, or uses a namespace of Kubernetes."""
     first: dict[str, Manifest] = {}
     for manifest in fleet.daemonsets:
         namespace = manifest.key.namespace
@@ -125,8 +128,9 @@ def own_namespace(fleet: ClusterContext) -> Iterator[Violation]:
             )
 
 
+@rule(advice("DS018", Severity.WARNING, "cluster-scoped object has a namespace"))
 def without_scope(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS018: an object whose kind has no namespace, by Kubernetes or by a definition in the
+    """An object whose kind has no namespace, by Kubernetes or by a definition in the
     repository, has one; the API server drops it, so it limits nothing.
     """
     path = ("metadata", "namespace")
@@ -142,8 +146,9 @@ def without_scope(fleet: ClusterContext) -> Iterator[Violation]:
             )
 
 
+@rule(advice("DS108", Severity.INFO, "metrics of the agent are not scraped", on=False))
 def monitored(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS108: no PodMonitor, no ServiceMonitor with a Service, and no annotation of Prometheus'
+    """No PodMonitor, no ServiceMonitor with a Service, and no annotation of Prometheus'
     example configuration.
     """
     bodies = [(one.key, one.body) for one in fleet.manifests.values()]
@@ -180,8 +185,9 @@ def monitored(fleet: ClusterContext) -> Iterator[Violation]:
             yield Violation(POD, message, object=manifest.key)
 
 
+@rule(advice("DS107", Severity.INFO, "PodDisruptionBudget has no effect on a DaemonSet", on=False))
 def budgets_for_others(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS107: a PodDisruptionBudget for a DaemonSet, whose pods are not evicted by a drain."""
+    """A PodDisruptionBudget for a DaemonSet, whose pods are not evicted by a drain."""
     for manifest in fleet.manifests.values():
         if (manifest.key.group, manifest.key.kind) != _BUDGET:
             continue

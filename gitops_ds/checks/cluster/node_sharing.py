@@ -14,11 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_spec
-from gitops_ds.checks.engine.rule import POD, Violation, items, pod, section, template
+from gitops_ds.checks.engine.rule import POD, Violation, items, pod, rule, section, template
 from gitops_ds.core.daemonset import RollingUpdate
+from gitops_ds.core.finding import Severity
 from gitops_ds.core.live import Census
 from gitops_ds.core.objects import Body, Key, Path
 from gitops_ds.core.plain_text import counted
+from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Manifest
 from gitops_ds.kube.apimachinery import capacity, daemonsets, node_eligibility, node_pools
 from gitops_ds.kube.apimachinery.capacity import Amounts
@@ -91,15 +93,17 @@ def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
     )
 
 
+@rule(advice("DS605", Severity.ERROR, "agent does not fit on its nodes", on=False))
 def fits(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS605: an agent does not fit on one of its nodes."""
+    """An agent does not fit on one of its nodes."""
     if fleet.census is not None:
         for misfit in misfits(fleet):
             yield Violation(_CONTAINERS, misfit.sentence(fleet.census), object=misfit.key)
 
 
+@rule(advice("DS607", Severity.WARNING, "agents use most of a node", on=False))
 def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS607: the agents together use most of a node."""
+    """The agents together use most of a node."""
     worst: dict[str, tuple[int, Sequence[Tenant], Sequence[str]]] = {}
     for tenants, room, nodes in _houses(fleet):
         for resource in ("cpu", "memory", "pods"):
@@ -193,8 +197,9 @@ _SHARED: Final = (
 _MEETING_POINTS: Final = frozenset(("Socket", "CharDevice", "BlockDevice"))
 
 
+@rule(advice("DS601", Severity.ERROR, "host port conflict between agents"))
 def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS601: two agents use the same port of a node."""
+    """Two agents use the same port of a node."""
     if fleet.census is None:
         return
     ports = {
@@ -221,8 +226,9 @@ def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
             yield Violation((*POD, "containers"), message, object=one.key, related=other.key)
 
 
+@rule(advice("DS608", Severity.WARNING, "agents write to the same host path", on=False))
 def paths_apart(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS608: two agents write to the same path of a node."""
+    """Two agents write to the same path of a node."""
     if fleet.census is None:
         return
     written: dict[str, list[tuple[Manifest, int]]] = {}

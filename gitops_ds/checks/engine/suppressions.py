@@ -16,20 +16,18 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds.checks.engine.rule import advice, class_of, items, no_violations, section
+from gitops_ds.checks.engine.rule import class_of, items, section
 from gitops_ds.core import names
 from gitops_ds.core.finding import Finding, Place, Severity
 from gitops_ds.core.objects import Key
+from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import lookup
 
-UNUSED: Final = advice("DS902", Severity.WARNING, "suppression has no effect", no_violations)
-UNANSWERED: Final = advice(
-    "DS903", Severity.WARNING, "suppression has no reason or has expired", no_violations
-)
-RULES: Final = (UNUSED, UNANSWERED)
+UNUSED: Final = advice("DS902", Severity.WARNING, "suppression has no effect")
+UNANSWERED: Final = advice("DS903", Severity.WARNING, "suppression has no reason or has expired")
 
 _SETTINGS: Final = PurePosixPath("gitops-ds.yaml")
 _ENTRY: Final = re.compile(r"(DS[0-9]{3}(?:\s*,\s*DS[0-9]{3})*)\s*[=:]?\s*(.*)\Z", re.DOTALL)
@@ -109,16 +107,16 @@ def apply(
     all_looked = not any(finding.refused for finding in reported)
     for one in dict.fromkeys(suppressions):
         if fault := one.fault(today):
-            reported.append(Finding(UNANSWERED.id, UNANSWERED.severity, fault, one.place))
+            reported.append(UNANSWERED.finding(fault, one.place))
         elif one in refused:
             message = (
                 f"{one.rule} is blocking and cannot be suppressed: fix it, and remove the "
                 f"suppression"
             )
-            reported.append(Finding(UNUSED.id, UNUSED.severity, message, one.place))
+            reported.append(UNUSED.finding(message, one.place))
         elif one not in covering and all_looked and judged(one.rule):
             message = f"the suppression of {one.rule} matches no finding: remove it"
-            reported.append(Finding(UNUSED.id, UNUSED.severity, message, one.place))
+            reported.append(UNUSED.finding(message, one.place))
     return Answered(tuple(reported), tuple(suppressed))
 
 

@@ -13,13 +13,17 @@ from dataclasses import dataclass, field
 from typing import Final
 from xml.etree import ElementTree as Xml
 
+from gitops_ds.checks.engine import repository_rules, rule_table
 from gitops_ds.checks.report.findings import SEVERITY_ORDER, Report, ReportContext, fix_line, line
 from gitops_ds.core.finding import Finding
 from gitops_ds.core.objects import Key
+from gitops_ds.source import rules
 
 LARGEST: Final = 29_000_000  # bytes; GitLab accepts 30 MB per file
 # Templates that cannot be rendered and rules that failed are errors, not failures of an object.
-_NOT_CHECKED: Final = frozenset({"DS801", "DS805", "DS904"})
+_NOT_CHECKED: Final = frozenset(
+    rule.id for rule in (rules.NOT_RENDERED, repository_rules.SAME_TWICE, rule_table.CRASHED)
+)
 # The required duration of each test is 0, so that equal input yields an equal report.
 _NO_TIME: Final = "0.000"
 

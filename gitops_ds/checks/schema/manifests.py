@@ -12,26 +12,17 @@ from typing import Any, Final
 import msgspec
 
 from gitops_ds.checks.engine import phrases, rule
-from gitops_ds.checks.engine.rule import ObjectRule, advice, no_violations, refused
 from gitops_ds.checks.schema import error_messages, fastcheck
 from gitops_ds.checks.schema.error_messages import SchemaViolation
 from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Path, group_of
+from gitops_ds.core.rules import refused
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import kubernetes_types, kubernetes_versions
+from gitops_ds.source import rules
 
-API_VERSION, ELSEWHERE = "DS008", "DS009"
-
-# The parser (yaml/parser.py) and the schemas yield the violations of these rules.
-RULES: Final[tuple[ObjectRule, ...]] = (
-    refused("DS001", "file is not valid YAML", no_violations),
-    refused("DS002", "duplicate key in an object", no_violations),
-    refused("DS003", "unknown field", no_violations),
-    refused("DS004", "value has the wrong type", no_violations),
-    advice("DS007", Severity.WARNING, "value is ambiguous in YAML", no_violations),
-    refused(API_VERSION, "API version is not served", no_violations),
-    refused(ELSEWHERE, "field is missing in a declared Kubernetes version", no_violations),
-)
+API_VERSION: Final = refused("DS008", "API version is not served")
+ELSEWHERE: Final = refused("DS009", "field is missing in a declared Kubernetes version")
 
 # Removed from Kubernetes, with the version that removed it and its replacement.
 # https://kubernetes.io/docs/reference/using-api/deprecation-guide/
@@ -142,7 +133,7 @@ def _across(path: Path, by_version: dict[str, SchemaViolation | None]) -> Schema
         f"{latest.message} (in Kubernetes {phrases.one_of(having)}; "
         f"{phrases.one_of(set(by_version) - set(having))} accepts it)"
     )
-    if latest.rule == error_messages.UNKNOWN:
+    if latest.rule is rules.UNKNOWN_FIELD:
         takers = phrases.one_of(sorted(set(by_version) - set(having)))
         message = (
             f'Kubernetes {phrases.one_of(having)} has no field "{path[-1]}" here; {takers} has'
@@ -177,7 +168,7 @@ def _unserved(body: Body, schemas: Schemas) -> SchemaViolation:
         hint = phrases.did_you_mean(kind, (its for served, its in pairs if served == api_version))
         hint = hint or (f": it is in {phrases.one_of(of_kind)}" if of_kind else "")
         return SchemaViolation(
-            error_messages.VALUE, ("kind",), f'{api_version} has no kind "{kind}"{hint}'
+            rules.INVALID_VALUE, ("kind",), f'{api_version} has no kind "{kind}"{hint}'
         )
     if group in {group_of({"apiVersion": served}) for served, _ in pairs} or "." not in group:
         # A CustomResourceDefinition needs a dot in its group: anything without one can only be

@@ -8,7 +8,6 @@ import msgspec
 
 from gitops_ds.checks.engine import check
 from gitops_ds.checks.engine.contexts import ChangeSides, ClusterContext
-from gitops_ds.checks.schema.error_messages import MISSING, TYPE, UNKNOWN, VALUE
 from gitops_ds.core import spans
 from gitops_ds.core.finding import Finding
 from gitops_ds.core.live import Census, Live
@@ -17,11 +16,14 @@ from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import node_pools
+from gitops_ds.source import rules
 from gitops_ds.source.render import bundle as rendering
-from gitops_ds.source.render.rollout_policy import IMPOSSIBLE
 from gitops_ds.yaml.documents import AMBIGUOUS
 
-_OF_SCHEMA = frozenset((UNKNOWN, TYPE, MISSING, VALUE))
+_OF_SCHEMA = frozenset(
+    rule.id
+    for rule in (rules.UNKNOWN_FIELD, rules.WRONG_TYPE, rules.MISSING_FIELD, rules.INVALID_VALUE)
+)
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -93,13 +95,16 @@ def without_repetitions(findings: Iterable[Finding]) -> list[Finding]:
     in its file.
     """
     every = list(findings)
-    typed = {one.place for one in every if one.rule == TYPE}
-    misread = {one.place.file for one in every if one.place and one.rule in _OF_SCHEMA}
+    typed = {finding.place for finding in every if finding.rule == rules.WRONG_TYPE.id}
+    misread = {
+        finding.place.file for finding in every if finding.place and finding.rule in _OF_SCHEMA
+    }
+    impossible = rules.IMPOSSIBLE_ROLLOUT.id
     return [
         finding
         for finding in every
-        if not (finding.rule == AMBIGUOUS and finding.place in typed)
-        and not (finding.rule == IMPOSSIBLE and finding.place and finding.place.file in misread)
+        if not (finding.rule == AMBIGUOUS.id and finding.place in typed)
+        and not (finding.rule == impossible and finding.place and finding.place.file in misread)
     ]
 
 

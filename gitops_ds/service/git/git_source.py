@@ -27,6 +27,7 @@ from gitops_ds.service.git import git_auth
 from gitops_ds.service.prepare_worker import Job
 from gitops_ds.service.rollouts import published_reports
 from gitops_ds.service.settings.repository import RepositorySettings
+from gitops_ds.source import rules
 from gitops_ds.source.git import revision
 from gitops_ds.source.git.object_reader import BranchMovement
 from gitops_ds.source.git.repository import Repository
@@ -104,8 +105,8 @@ class GitSource:
         """
         self._newest = commit
         prepared = await self._preparing.prepared(replace(self._job(commit), identity_only=True))
-        rule = prepare_process.RULE
-        if heavy := next((one for one in prepared.findings if one.rule == rule), None):
+        over = (finding for finding in prepared.findings if finding.rule == rules.OVER_LIMIT.id)
+        if heavy := next(over, None):
             raise errors.CommitTooHeavy(f"{self.repository.address.display}: {heavy.message}")
         return prepared
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gitops_ds.core.finding import Finding, Severity, refusal
+from gitops_ds.core.finding import Finding
 from gitops_ds.core.sources.bundle import Requirement
+from gitops_ds.source import rules
 from gitops_ds.source.render import agent as one
 from gitops_ds.source.render import agent_folder, layout, selector_coverage, variants
 from gitops_ds.source.render.agent import Rendered
@@ -97,15 +98,13 @@ def _dependencies(agents: Mapping[str, AgentFolder], around: RenderContext) -> I
             place = around.layout.place(agent.about.at("dependsOn", index))
             if other not in agents:
                 hint = layout.did_you_mean(other, agents)
-                yield refusal(
-                    "DS803",
+                yield rules.NO_MATCH.refusal(
                     f"agent {name} waits for {other}, which is not an agent "
                     f"of this repository{hint}",
                     place,
                 )
             elif (circle := _way(agents, other, name)) is not None:
-                yield refusal(
-                    "DS803",
+                yield rules.NO_MATCH.refusal(
                     f"dependency cycle: {' -> '.join((name, *circle))}",
                     place,
                 )
@@ -131,9 +130,7 @@ def _unused_values(agents: Mapping[str, AgentFolder], around: RenderContext) -> 
             if name not in parameters:
                 hint = layout.did_you_mean(name, parameters)
                 place = around.layout.place(file.at("values", name), key=True)
-                yield Finding(
-                    "DS804",
-                    Severity.INFO,
+                yield rules.UNUSED_FILE.finding(
                     f"no agent of this cluster has a parameter {name}{hint}",
                     place,
                 )
@@ -173,14 +170,14 @@ def _check_expected(
                 f"variants {overlap.first} and {overlap.second} of agent {agent.name} both select "
                 f"a node {overlap.node}"
             )
-            yield refusal("DS602", message, places[overlap.second])
+            yield rules.SHARED_NODE.refusal(message, places[overlap.second])
         gap = selector_coverage.find_gap(universe, parts.values(), ignored) if universe else None
         if gap:
             message = (
                 f"no variant of agent {agent.name} selects a node {gap}, which `expect` counts on"
             )
             place = repo_layout.place(agent.variants.at("expect", "coverage"))
-            yield refusal("DS603", message, place)
+            yield rules.LEFT_OUT_NODE.refusal(message, place)
 
 
 def _expected_of(

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from gitops_ds.core.errors import UsageError
-from gitops_ds.core.finding import Finding, refusal
+from gitops_ds.core.finding import Finding
 from gitops_ds.core.rollouts.cluster_report import NO_ORDER, ClusterOrder
 from gitops_ds.core.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.core.sources.source_tree import SourceTree
+from gitops_ds.source import rules
 from gitops_ds.source.render import agents as all_agents
 from gitops_ds.source.render import (
     cluster_order,
@@ -213,13 +214,15 @@ def _layout_findings(repo_layout: Layout, facts: ClusterFacts) -> list[Finding]:
         hint = layout.did_you_mean(facts.environment, repo_layout.environments)
         place = repo_layout.place(repo_layout.clusters[facts.name].at("environment"))
         findings.append(
-            refusal("DS806", f"there is no environments/{facts.environment}.yaml{hint}", place)
+            rules.NO_ENVIRONMENT.refusal(
+                f"there is no environments/{facts.environment}.yaml{hint}", place
+            )
         )
     for name in repo_layout.clusters[facts.name].section("agents") if facts.name else ():
         if name not in repo_layout.agents:
             hint = layout.did_you_mean(name, repo_layout.agents)
             place = repo_layout.place(repo_layout.clusters[facts.name].at("agents", name), key=True)
-            findings.append(refusal("DS803", f"there is no agents/{name}/{hint}", place))
+            findings.append(rules.NO_MATCH.refusal(f"there is no agents/{name}/{hint}", place))
     findings += cluster_order.problems(repo_layout, facts.name)
     return findings
 

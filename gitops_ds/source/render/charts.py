@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
-from gitops_ds.core.finding import Finding, refusal
+from gitops_ds.core.finding import Finding
 from gitops_ds.core.sources.source_tree import Chart, Remote, SourceTree
+from gitops_ds.source import rules
 from gitops_ds.source.render import layout
 from gitops_ds.source.render.layout import File, Layout
 
@@ -102,7 +103,9 @@ def _remote(source: File, repo_layout: Layout, findings: list[Finding]) -> Remot
     if not problem and digest and not _DIGEST.fullmatch(digest):
         problem, at = "digest must be sha256: and 64 hexadecimal digits", "digest"
     if problem:
-        findings.append(refusal("DS801", problem, repo_layout.place(source.at("helm", at))))
+        findings.append(
+            rules.NOT_RENDERED.refusal(problem, repo_layout.place(source.at("helm", at)))
+        )
     return Remote(address, chart.rsplit("/", 1)[-1], version, digest)
 
 
@@ -151,7 +154,9 @@ def _local(source: File, repo_layout: Layout, findings: list[Finding]) -> PurePo
     else:
         return path
     findings.append(
-        refusal("DS801", problem, repo_layout.place(source.at("helm", "chart"), key=not chart))
+        rules.NOT_RENDERED.refusal(
+            problem, repo_layout.place(source.at("helm", "chart"), key=not chart)
+        )
     )
     return path or PurePosixPath(chart or ".")
 
@@ -170,7 +175,9 @@ def _values_files(
             else f"there is no file {path}; symbolic links are not followed, and nothing is fetched"
         )
         findings.append(
-            refusal("DS801", problem, repo_layout.place(source.at("helm", "valuesFiles", index)))
+            rules.NOT_RENDERED.refusal(
+                problem, repo_layout.place(source.at("helm", "valuesFiles", index))
+            )
         )
 
 
@@ -186,5 +193,7 @@ def _namespace(source: File, repo_layout: Layout, findings: list[Finding]) -> st
         return only
     why = "the clusters have several" if len(namespaces) > 1 else "nothing else does"
     problem = f"set helm.namespace, the release's namespace for templates ({why})"
-    findings.append(refusal("DS801", problem, repo_layout.place(source.at("helm"), key=True)))
+    findings.append(
+        rules.NOT_RENDERED.refusal(problem, repo_layout.place(source.at("helm"), key=True))
+    )
     return ""

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 
 from gitops_ds.core import names
-from gitops_ds.core.finding import Finding, Place, refusal
+from gitops_ds.core.finding import Finding, Place
 from gitops_ds.core.objects import Path, digest_of
 from gitops_ds.core.sources.bundle import Pointer
+from gitops_ds.source import rules
 from gitops_ds.source.render.parsed_objects import ParsedObject
 from gitops_ds.source.render.traced_values import TracedScalar, TracedTree
 
@@ -70,14 +71,16 @@ def of_folder(
         place = Place(str(path), 1, 1)
         if len(path.parts) > 4:
             findings.append(
-                refusal("DS801", "a ConfigMap has no folders; move the file to config/", place)
+                rules.NOT_RENDERED.refusal(
+                    "a ConfigMap has no folders; move the file to config/", place
+                )
             )
         elif not _KEY.fullmatch(path.name):
             message = (
                 f"a ConfigMap's key can't be {path.name!r}; use letters, digits, dot, dash and "
                 "underscore"
             )
-            findings.append(refusal("DS011", message, place))
+            findings.append(rules.INVALID_NAME.refusal(message, place))
         else:
             try:
                 data[path.name] = content.decode()
@@ -85,8 +88,7 @@ def of_folder(
                 binary[path.name] = base64.b64encode(content).decode()
     if sum(map(len, files.values())) > _MOST_BYTES:
         findings.append(
-            refusal(
-                "DS801",
+            rules.NOT_RENDERED.refusal(
                 "config/ exceeds 1 MiB, the limit of a ConfigMap",
                 Place(str(min(files)), 1, 1),
             )

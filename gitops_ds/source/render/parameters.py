@@ -15,10 +15,11 @@ from typing import Any, Final
 import msgspec
 
 from gitops_ds.core import progress
-from gitops_ds.core.finding import Finding, refusal
+from gitops_ds.core.finding import Finding
 from gitops_ds.core.objects import Path, show_path
 from gitops_ds.core.sources.bundle import ClusterFacts, Pointer
 from gitops_ds.kube.apimachinery import json_schema, kubernetes_types, kubernetes_versions
+from gitops_ds.source import rules
 from gitops_ds.source.render import field_path, layout, traced_values
 from gitops_ds.source.render.layout import File, Layout
 from gitops_ds.source.render.traced_values import TracedTree
@@ -120,8 +121,7 @@ def unknown(
                     layout.did_you_mean(name, declared.names)
                     or "; declare it in params.schema.json"
                 )
-                yield refusal(
-                    "DS802",
+                yield rules.UNDEFINED_NAME.refusal(
                     f"agent {agent} has no parameter {name}{hint}",
                     repo_layout.place(layer.pointer(name), key=True),
                 )
@@ -178,11 +178,11 @@ _MOST_COMPLAINTS: Final = 100
 
 # Findings with the rule of another check have its number.
 _RULES = {
-    "type": "DS004",
-    "enum": "DS006",
-    "const": "DS006",
-    "required": "DS005",
-    "additionalProperties": "DS003",
+    "type": rules.WRONG_TYPE,
+    "enum": rules.INVALID_VALUE,
+    "const": rules.INVALID_VALUE,
+    "required": rules.MISSING_FIELD,
+    "additionalProperties": rules.UNKNOWN_FIELD,
 }
 
 
@@ -209,27 +209,27 @@ def violations(
         )
         errors = json_schema.errors(judge, instance, _MOST_COMPLAINTS)
     except json_schema.UnusableSchema as unusable:
-        yield refusal("DS801", str(unusable), repo_layout.place(declared.schema.at(*unusable.path)))
+        yield rules.NOT_RENDERED.refusal(
+            str(unusable), repo_layout.place(declared.schema.at(*unusable.path))
+        )
         return
     errors.sort(key=lambda error: [str(step) for step in error.absolute_path])
     for error in errors:
         path = tuple(error.absolute_path)
-        rule = _RULES.get(str(error.validator), "DS006")
+        rule = _RULES.get(str(error.validator), rules.INVALID_VALUE)
         if not path and error.validator == "required":
             for name in sorted(set(error.validator_value) - instance.keys()):
                 message = (
                     f"agent {agent} has no value for {name}; set it under values/, or a default "
                     "here"
                 )
-                yield refusal(
-                    "DS005",
+                yield rules.MISSING_FIELD.refusal(
                     message,
                     repo_layout.place(declared.schema.at("properties", name), key=True),
                 )
         elif path:
             pointer = place_of(str(path[0]), path[1:], resolved, declared)
-            yield refusal(
-                rule,
+            yield rule.refusal(
                 f"parameter {show_path(path)} of agent {agent}: "
                 f"{json_schema.shortened(error.message)}",
                 repo_layout.place(pointer),
