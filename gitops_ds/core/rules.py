@@ -70,10 +70,15 @@ def refused(id: str, summary: str) -> RuleDefinition:
 
 
 def advice(
-    id: str, severity: Severity, summary: str, *, on: bool = True, **classes: Severity
+    id: str,
+    severity: Severity,
+    summary: str,
+    *,
+    on: bool = True,
+    classes: Mapping[str, Severity] | None = None,
 ) -> RuleDefinition:
     """A rule for objects that the API server accepts and that cause trouble."""
-    return RuleDefinition(id, severity, False, summary, on, classes)
+    return RuleDefinition(id, severity, False, summary, on, classes or {})
 
 
 def certain(id: str, summary: str) -> RuleDefinition:

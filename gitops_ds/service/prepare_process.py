@@ -34,8 +34,8 @@ from gitops_ds.deploy.pipeline.prepare import Prepared
 from gitops_ds.deploy.templates.template_object import RenderedTemplates, TemplateObject
 from gitops_ds.deploy.templates.template_selector import TemplateSelector
 from gitops_ds.service.prepare_worker import Job
-from gitops_ds.source import rules
 from gitops_ds.source.renderers import disk_cache
+from gitops_ds.source.rules import OVER_LIMIT
 from gitops_ds.source.sandbox import limited_process
 from gitops_ds.source.sandbox.limited_process import ProcessLimits, ProcessResult
 from gitops_ds.source.sandbox.memory import Budget
@@ -226,7 +226,7 @@ def _result(answer: ProcessResult) -> Any:
 def _finding(what: str, answer: ProcessResult, advice: str) -> Finding:
     where = Place(answer.last, 1, 1) if answer.last else None
     at = f", at {answer.last}" if answer.last else ""
-    return rules.OVER_LIMIT.refusal(f"preparing {what} {answer.problem}{at}: {advice}", where)
+    return OVER_LIMIT.refusal(f"preparing {what} {answer.problem}{at}: {advice}", where)
 
 
 def _rejected(job: Job, finding: Finding) -> Prepared:

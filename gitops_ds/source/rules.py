@@ -29,7 +29,7 @@ NO_OBJECTS: Final = advice(
     "DS804", Severity.WARNING, "no object of the repository is for a cluster"
 )
 NO_ENVIRONMENT: Final = refused("DS806", "environment not found")
-IMPOSSIBLE_ROLLOUT: Final = refused("DS808", "rollout policy cannot be carried out")
+IMPOSSIBLE: Final = refused("DS808", "rollout policy cannot be carried out")
 
 # Reading files. Their findings are warnings for files that no rule checks.
 SYMBOLIC_LINK: Final = refused("SRC001", "a symbolic link is not followed: replace it by the file")

@@ -44,8 +44,7 @@ def read(file: str, data: bytes) -> Parsed:
             (),
             (
                 nodes.SYNTAX.refusal(
-                    f"the file has {len(data):,} bytes: the limit is {MAX_BYTES:,}",
-                    Place(file),
+                    f"the file has {len(data):,} bytes: the limit is {MAX_BYTES:,}", Place(file)
                 ),
             ),
         )

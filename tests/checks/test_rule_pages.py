@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from gitops_ds.checks.engine import catalogue, rule_table, suppressions
-from gitops_ds.checks.engine.rule import Violation, declared_in
+from gitops_ds.checks.engine.rule import Violation
 from gitops_ds.checks.schema import manifests
 from gitops_ds.core.objects import show_path
-from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.kube.apimachinery import kubernetes_versions
 from gitops_ds.source import rules
-from gitops_ds.yaml import documents, libyaml, nodes, parser
+from gitops_ds.yaml import libyaml, nodes, parser
+from gitops_ds.yaml.documents import AMBIGUOUS
 from tests import goldens
 
 # Advice about the wrong examples of its page.
@@ -155,9 +155,8 @@ def of_file(example: str) -> set[str]:
 # About suppressions and rules, without examples.
 OF_THE_CHECK = (suppressions.UNUSED, suppressions.UNANSWERED, rule_table.CRASHED)
 # The parser and the schemas find the violations of these rules.
-OF_FILES = {rules.UNKNOWN_FIELD.id, rules.WRONG_TYPE.id}.union(
-    rule.id
-    for rule in declared_in(RuleDefinition, *map(vars, (nodes, libyaml, documents, manifests)))
+OF_FILES = {rule.id for rule in (rules.UNKNOWN_FIELD, rules.WRONG_TYPE, nodes.SYNTAX)}.union(
+    rule.id for rule in (libyaml.DUPLICATE, AMBIGUOUS, manifests.API_VERSION, manifests.ELSEWHERE)
 )
 BOTH = (kubernetes_versions.OLDEST, kubernetes_versions.NEWEST)
 

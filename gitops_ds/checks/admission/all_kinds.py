@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from gitops_ds.checks.admission import companions, containers, pods, resources, volumes
 from gitops_ds.checks.engine.rule import Violation, pod_path, rule
 from gitops_ds.core.objects import Body
-from gitops_ds.source import rules
+from gitops_ds.source.rules import INVALID_VALUE, MISSING_FIELD
 
 
-@rule(rules.MISSING_FIELD)
+@rule(MISSING_FIELD)
 def missing(body: Body) -> Iterator[Violation]:
     """An empty string counts as absent, and some fields require others."""
     yield from companions.missing(body)
@@ -20,7 +20,7 @@ def missing(body: Body) -> Iterator[Violation]:
         yield from volumes.missing(body)
 
 
-@rule(rules.INVALID_VALUE)
+@rule(INVALID_VALUE)
 def values(body: Body) -> Iterator[Violation]:
     """Values out of range, and values that exclude each other."""
     yield from companions.values(body)

@@ -45,7 +45,9 @@ def amounts(body: Body) -> Iterator[Violation]:
 
 _SLIP: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)b?\Z", re.IGNORECASE | re.ASCII)
 # By the lower-case suffix. A lower-case m is a valid suffix (milli).
-_SUFFIXES: Final = {one.lower(): one for one in ("k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti")}
+_SUFFIXES: Final = {
+    suffix.lower(): suffix for suffix in ("k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti")
+}
 
 
 def _meant(text: str) -> str:
@@ -94,12 +96,12 @@ _INTEGER: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,17})\Z")
 def tolerations(body: Body) -> Iterator[Violation]:
     """Invalid tolerations."""
     for path, spec in pod_specs(body):
-        for index, one in enumerate(items(spec.get("tolerations"))):
+        for index, toleration in enumerate(items(spec.get("tolerations"))):
             way = (*path, "tolerations", index)
             key, operator, value = (
-                one.get("key") or "",
-                one.get("operator") or "Equal",
-                one.get("value") or "",
+                toleration.get("key") or "",
+                toleration.get("operator") or "Equal",
+                toleration.get("value") or "",
             )
             if key and not object_names.qualified(key):
                 yield Violation((*way, "key"), f'"{key}" is not a valid taint key')
@@ -126,7 +128,10 @@ def tolerations(body: Body) -> Iterator[Violation]:
                 yield Violation(
                     (*way, "value"), f'operator {operator} requires an integer, not "{value}"'
                 )
-            if one.get("tolerationSeconds") is not None and one.get("effect") != "NoExecute":
+            if (
+                toleration.get("tolerationSeconds") is not None
+                and toleration.get("effect") != "NoExecute"
+            ):
                 seconds = (*way, "tolerationSeconds")
                 yield Violation(
                     seconds, "tolerationSeconds requires effect: NoExecute", _written(seconds, None)
@@ -162,8 +167,8 @@ def host_ports(body: Body) -> Iterator[Violation]:
 def volumes(body: Body) -> Iterator[Violation]:
     """Each mount requires a volume, and each volume exactly one source."""
     claims = {
-        section(one.get("metadata")).get("name")
-        for one in items(at(body, ("spec", "volumeClaimTemplates")))
+        section(template.get("metadata")).get("name")
+        for template in items(at(body, ("spec", "volumeClaimTemplates")))
     }
     for path, spec in pod_specs(body):
         named = {volume.get("name") for volume in items(spec.get("volumes"))} | claims
@@ -192,14 +197,14 @@ def once(body: Body) -> Iterator[Violation]:
     duplicates in lists with keys.
     """
     for path, spec in pod_specs(body):
-        seen = {one.get("name") for one in items(spec.get("initContainers"))}
+        seen = {container.get("name") for container in items(spec.get("initContainers"))}
         ports: set[tuple[Any, ...]] = set()
-        for index, one in enumerate(items(spec.get("containers"))):
-            if one.get("name") in seen:
+        for index, container in enumerate(items(spec.get("containers"))):
+            if container.get("name") in seen:
                 yield Violation(
                     (*path, "containers", index, "name"),
-                    f'an init container has the name "{one.get("name")}" as well: rename one of '
-                    f"them",
+                    f'an init container has the name "{container.get("name")}" as well: rename '
+                    f"one of them",
                 )
         for way, container in containers(body):
             yield from _ports_once(way, container, ports if way[-2] == "containers" else set())

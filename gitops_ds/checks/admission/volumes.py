@@ -120,8 +120,8 @@ def _parts(way: Path, name: str, source: Spec) -> Iterator[tuple[Path, str, Spec
     if name != "projected":
         yield way, name, source
         return
-    for index, one in enumerate(items(source.get("sources"))):
-        for kind, part in one.items():
+    for index, projection in enumerate(items(source.get("sources"))):
+        for kind, part in projection.items():
             if part is not None:
                 yield (*way, "sources", index, kind), kind, part
 
@@ -182,8 +182,8 @@ def _files(way: Path, name: str, source: Spec) -> Iterator[Violation]:
     if source.get("defaultMode") is not None:
         yield from _mode(way, source, "defaultMode")
     seen = set[str]()
-    for index, one in enumerate(items(source.get("sources"))):
-        kinds = [kind for kind, part in one.items() if part is not None]
+    for index, projection in enumerate(items(source.get("sources"))):
+        kinds = [kind for kind, part in projection.items() if part is not None]
         if len(kinds) > 1:
             yield Violation(
                 (*way, "sources", index),

@@ -69,7 +69,7 @@ def selector_is_not_empty(body: Body) -> Iterator[Violation]:
         return
     message = "the selector is empty: set matchLabels to labels of the pod template"
     labels = section(at(body, _LABELS))
-    key = next((one for one in _NAMING if labels.get(one)), None)
+    key = next((label for label in _NAMING if labels.get(label)), None)
     name = labels[key] if key else None if labels else section(body.get("metadata")).get("name")
     if not name:
         yield Violation(_SELECTOR, message)

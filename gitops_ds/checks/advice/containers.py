@@ -170,7 +170,9 @@ def named_ports(body: Body) -> Iterator[Violation]:
     for way, container in containers(body):
         for path, port in _probe_ports(way, container):
             if isinstance(port, str) and not port.isdigit():
-                names = [one.get("name") for one in items(container.get("ports"))]
+                names = [
+                    declared_port.get("name") for declared_port in items(container.get("ports"))
+                ]
                 if port not in names:
                     named = [str(name) for name in names if name]
                     message = (
@@ -192,7 +194,9 @@ def numbered_ports(body: Body) -> Iterator[Violation]:
     ports.
     """
     for way, container in containers(body):
-        declared = [one.get("containerPort") for one in items(container.get("ports"))]
+        declared = [
+            declared_port.get("containerPort") for declared_port in items(container.get("ports"))
+        ]
         if declared:
             undeclared = {
                 port: path for path, port in _probe_ports(way, container) if port not in declared
@@ -312,9 +316,9 @@ def bounded_memory_volumes(body: Body) -> Iterator[Violation]:
 def _running(body: Body) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """The long-running containers: all but init containers, and sidecars."""
     return (
-        (way, one)
-        for way, one in containers(body)
-        if way[-2] == "containers" or one.get("restartPolicy") == "Always"
+        (way, container)
+        for way, container in containers(body)
+        if way[-2] == "containers" or container.get("restartPolicy") == "Always"
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from gitops_ds.checks.advice import security
 from gitops_ds.checks.engine.rule import (
     POD,
     Violation,
@@ -55,7 +56,11 @@ _FILES: Final = frozenset(
 _NOT_WRITTEN: Final = frozenset({"Socket", "CharDevice", "BlockDevice"})
 
 
-@rule(advice("DS502", Severity.WARNING, "hostNetwork is set", cni=Severity.INFO, dns=Severity.INFO))
+# Agents of these classes work on the network of the host.
+_HOST_NETWORK: Final = dict.fromkeys(("cni", "dns"), Severity.INFO)
+
+
+@rule(advice("DS502", Severity.WARNING, "hostNetwork is set", classes=_HOST_NETWORK))
 def host_network(body: Body) -> Iterator[Violation]:
     """The pod uses the network of the host."""
     yield from _shared(
@@ -68,8 +73,7 @@ def host_network(body: Body) -> Iterator[Violation]:
         "DS503",
         Severity.WARNING,
         "dnsPolicy ignores the cluster DNS on the host network",
-        cni=Severity.INFO,
-        dns=Severity.INFO,
+        classes=_HOST_NETWORK,
     )
 )
 def cluster_names(body: Body) -> Iterator[Violation]:
@@ -119,12 +123,7 @@ def _shared(body: Body, field: str, why: str) -> Iterator[Violation]:
         "DS505",
         Severity.ERROR,
         "sensitive host path is mounted",
-        cni=Severity.WARNING,
-        csi=Severity.WARNING,
-        monitoring=Severity.WARNING,
-        logging=Severity.WARNING,
-        security=Severity.WARNING,
-        gpu=Severity.WARNING,
+        classes={**security.OF_NODES, "logging": Severity.WARNING},
     )
 )
 def sensitive_paths(body: Body) -> Iterator[Violation]:
@@ -257,7 +256,8 @@ def free_of_services(
 ) -> Iterator[Violation]:
     """A host port of a service of the node. The agent itself can be that service."""
     own = " ".join(
-        str(one.get("image") or "").replace("_", "-") for one in items(pod.get("containers"))
+        str(container.get("image") or "").replace("_", "-")
+        for container in items(pod.get("containers"))
     )
     for protocol, _, port in capacity.host_ports(pod):
         service = _SERVICES.get(port)

@@ -38,9 +38,7 @@ _VOLATILE: Final = frozenset(
 
 @rule(advice("DS014", Severity.WARNING, "object is in the default namespace"))
 def own_namespace(body: Body) -> Iterator[Violation]:
-    """An object is in the namespace default, where rendering puts those without a
-    namespace.
-    """
+    """An object is in the namespace default, where rendering puts those without a namespace."""
     if section(body.get("metadata")).get("namespace") == "default":
         kind = builtin_resources.RESOURCES.get((group_of(body), str(body.get("kind"))))
         if kind is None or kind.namespaced:
@@ -83,9 +81,9 @@ def lasting_selector(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     for key in section(selector.get("matchLabels")):
         if _volatile(key):
             yield _violation((*_SELECTOR, "matchLabels", key), key)
-    for index, one in enumerate(selector.get("matchExpressions") or ()):
-        if _volatile(str(section(one).get("key"))):
-            yield _violation((*_SELECTOR, "matchExpressions", index), one["key"])
+    for index, expression in enumerate(selector.get("matchExpressions") or ()):
+        if _volatile(str(section(expression).get("key"))):
+            yield _violation((*_SELECTOR, "matchExpressions", index), expression["key"])
 
 
 def _volatile(key: str) -> bool:

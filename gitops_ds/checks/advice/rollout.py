@@ -225,7 +225,9 @@ def way_back(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 @of_daemonsets
 def ends_in_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """A rollout takes hours because of the minimum duration of each batch."""
-    probes = [section(one.get("readinessProbe")) for one in items(pod.get("containers"))]
+    probes = [
+        section(container.get("readinessProbe")) for container in items(pod.get("containers"))
+    ]
     delay, wait = (
         max((probe.get("initialDelaySeconds") or 0 for probe in probes), default=0),
         spec.get("minReadySeconds") or 0,
@@ -260,4 +262,8 @@ def _has_readiness(pod: Spec) -> bool:
 
 
 def _sidecars(pod: Spec) -> list[Spec]:
-    return [one for one in items(pod.get("initContainers")) if one.get("restartPolicy") == "Always"]
+    return [
+        container
+        for container in items(pod.get("initContainers"))
+        if container.get("restartPolicy") == "Always"
+    ]

@@ -15,20 +15,11 @@ from gitops_ds.core.objects import Body, Path
 from gitops_ds.core.rules import advice
 
 _POWERFUL: Final = frozenset({"ALL", "SYS_ADMIN", "NET_ADMIN"})
+# Agents of these classes require access to the node; for others privileges are an error.
+OF_NODES: Final = dict.fromkeys(("cni", "csi", "monitoring", "security", "gpu"), Severity.WARNING)
 
 
-@rule(
-    advice(
-        "DS501",
-        Severity.ERROR,
-        "container is privileged",
-        cni=Severity.WARNING,
-        csi=Severity.WARNING,
-        monitoring=Severity.WARNING,
-        security=Severity.WARNING,
-        gpu=Severity.WARNING,
-    )
-)
+@rule(advice("DS501", Severity.ERROR, "container is privileged", classes=OF_NODES))
 def privileged(body: Body) -> Iterator[Violation]:
     """A container is privileged."""
     for way, container in containers(body):
@@ -65,8 +56,8 @@ def no_root(body: Body) -> Iterator[Violation]:
     for way, container, own, pod in _contexts(body):
         windows = section(own.get("windowsOptions")) or section(pod.get("windowsOptions"))
         is_set = any(
-            one.get(field) is not None
-            for one in (own, pod)
+            context.get(field) is not None
+            for context in (own, pod)
             for field in ("runAsNonRoot", "runAsUser")
         )
         if not is_set and not windows:
@@ -126,8 +117,8 @@ def seccomp(body: Body) -> Iterator[Violation]:
     """No seccomp profile filters the system calls."""
     for path, _ in pod_specs(body):
         bare = [
-            one
-            for _, one, own, pod in _contexts(body)
+            container
+            for _, container, own, pod in _contexts(body)
             if not (_profiled(own) or _profiled(pod) or own.get("privileged"))
         ]
         if bare:
@@ -243,9 +234,9 @@ def _baseline(spec: Mapping[str, Any]) -> Iterator[str]:
     pod = section(spec.get("securityContext"))
     yield from _of_context(pod)
     yield from (
-        f"the sysctl {one.get('name')}"
-        for one in items(pod.get("sysctls"))
-        if one.get("name") not in _SYSCTLS
+        f"the sysctl {sysctl.get('name')}"
+        for sysctl in items(pod.get("sysctls"))
+        if sysctl.get("name") not in _SYSCTLS
     )
     for container in _containers(spec):
         own = section(container.get("securityContext"))

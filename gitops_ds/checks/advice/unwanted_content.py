@@ -16,7 +16,7 @@ from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Path, group_of
 from gitops_ds.core.redaction import patterns
 from gitops_ds.core.rules import advice
-from gitops_ds.source import rules
+from gitops_ds.source.rules import PLAIN_SECRET
 
 # The output of Go templates for a missing value, and reminders.
 _NEVER_MEANT: Final = re.compile(r"<no value>|\bCHANGE_?ME\b")
@@ -78,9 +78,7 @@ _SERVERS_ANNOTATIONS: Final = (
 
 @rule(advice("DS013", Severity.WARNING, "manifest has fields that the cluster writes"))
 def only_what_is_wanted(body: Body) -> Iterator[Violation]:
-    """Fields that the API server writes. Empty ones, as generators leave them, are
-    ignored.
-    """
+    """Fields that the API server writes. Empty ones, as generators leave them, are ignored."""
     metadata = section(body.get("metadata"))
     for field in _SERVERS:
         if metadata.get(field):
@@ -111,7 +109,7 @@ def _is_kubernetes(body: Body) -> bool:
 _OPTION: Final = re.compile(r"--?([A-Za-z][A-Za-z0-9_.-]*)=(.+)\Z", re.DOTALL)
 
 
-@rule(rules.PLAIN_SECRET)
+@rule(PLAIN_SECRET)
 def no_secrets(body: Body) -> Iterator[Violation]:
     """A secret in a variable, an argument or a ConfigMap."""
     if body.get("kind") == "ConfigMap":

@@ -57,7 +57,9 @@ def one_time_work(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """The pod prepares its node once, and then does nothing."""
     containers = items(pod.get("containers"))
     prepares = [
-        one for one in items(pod.get("initContainers")) if one.get("restartPolicy") != "Always"
+        container
+        for container in items(pod.get("initContainers"))
+        if container.get("restartPolicy") != "Always"
     ]
     if not containers or not all(map(_is_idle, containers)):
         return

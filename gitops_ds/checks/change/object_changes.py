@@ -10,7 +10,7 @@ from typing import Final
 
 from gitops_ds.checks.change import regressions
 from gitops_ds.checks.engine.contexts import ChangeRule, ChangeSides
-from gitops_ds.checks.engine.rule import POD, Rule, Violation, declared_in, pod, rule, section
+from gitops_ds.checks.engine.rule import POD, Violation, pod, rule, rules_in, section
 from gitops_ds.core import names
 from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Key, show_path
@@ -160,7 +160,10 @@ def _selector(body: Body) -> frozenset[tuple[str, str, frozenset[str]]]:
     selector_value = label_selector.of_label_selector(
         section(section(body.get("spec")).get("selector"))
     )
-    return frozenset((one.key, one.operator, frozenset(one.values)) for one in selector_value)
+    return frozenset(
+        (requirement.key, requirement.operator, frozenset(requirement.values))
+        for requirement in selector_value
+    )
 
 
 def _same_agent(before: Body, after: Body) -> bool:
@@ -169,7 +172,10 @@ def _same_agent(before: Body, after: Body) -> bool:
 
 def _repositories(body: Body) -> list[str]:
     """The images of the containers, without tag and digest."""
-    images = [str(section(one).get("image") or "") for one in pod(body).get("containers") or ()]
+    images = [
+        str(section(container).get("image") or "")
+        for container in pod(body).get("containers") or ()
+    ]
     return [
         image.partition("@")[0].rpartition("/")[0]
         + "/"
@@ -178,4 +184,4 @@ def _repositories(body: Body) -> list[str]:
     ]
 
 
-RULES: Final[tuple[ChangeRule, ...]] = declared_in(Rule, globals(), vars(regressions))
+RULES: Final[tuple[ChangeRule, ...]] = rules_in(globals(), vars(regressions))

@@ -8,16 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from gitops_ds.checks.engine.contexts import ClusterStep, PromotionRule
-from gitops_ds.checks.engine.rule import (
-    POD,
-    Rule,
-    Violation,
-    declared_in,
-    items,
-    rule,
-    section,
-    template,
-)
+from gitops_ds.checks.engine.rule import POD, Violation, items, rule, rules_in, section, template
 from gitops_ds.core.finding import Severity
 from gitops_ds.core.objects import Body, Key
 from gitops_ds.core.rules import advice
@@ -96,7 +87,10 @@ def promoted(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
             if (
                 earlier
                 and new
-                and not any(new <= _images(template(one.sides.head[key].body)) for one in earlier)
+                and not any(
+                    new <= _images(template(earlier_step.sides.head[key].body))
+                    for earlier_step in earlier
+                )
             ):
                 message = (
                     f"{', '.join(sorted(new))} is not in {earlier[0].facts.environment} yet: "
@@ -108,20 +102,20 @@ def promoted(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
 def _earlier(key: Key, steps: Sequence[ClusterStep]) -> list[ClusterStep]:
     """The clusters with the agent in the last environment before production."""
     ranked = [
-        (place, one)
-        for one in steps
-        if key in one.sides.head and (place := rank(one.facts.environment)) is not None
+        (place, step)
+        for step in steps
+        if key in step.sides.head and (place := rank(step.facts.environment)) is not None
     ]
     before = [place for place, _ in ranked if place < PRODUCTION]
-    return [one for place, one in ranked if before and place == max(before)]
+    return [step for place, step in ranked if before and place == max(before)]
 
 
 def _images(of: Body) -> frozenset[str]:
     spec = section(of.get("spec"))
     return frozenset(
-        str(one.get("image"))
-        for one in (*items(spec.get("containers")), *items(spec.get("initContainers")))
+        str(container.get("image"))
+        for container in (*items(spec.get("containers")), *items(spec.get("initContainers")))
     )
 
 
-RULES: Final[tuple[PromotionRule, ...]] = declared_in(Rule, globals())
+RULES: Final[tuple[PromotionRule, ...]] = rules_in(globals())

@@ -19,7 +19,7 @@ from gitops_ds.checks.cluster import (
 )
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.engine.contexts import ClusterContext, ClusterRule, pod_labels, pod_spec
-from gitops_ds.checks.engine.rule import POD, Rule, Violation, declared_in, items, rule, section
+from gitops_ds.checks.engine.rule import POD, Violation, items, rule, rules_in, section
 from gitops_ds.core.finding import Severity
 from gitops_ds.core.objects import Body, Key, Path
 from gitops_ds.core.plain_text import listed
@@ -113,30 +113,36 @@ def selectors_apart(fleet: ClusterContext) -> Iterator[Violation]:
     for manifest in controllers:
         for label, value in pod_labels(manifest).items():
             by_label.setdefault((manifest.key.namespace, label, value), []).append(manifest)
-    for one in controllers:
+    for controller in controllers:
         selector = label_selector.of_label_selector(
-            section(section(one.body.get("spec")).get("selector"))
+            section(section(controller.body.get("spec")).get("selector"))
         )
-        exact = next((one for one in selector if one.operator == "In"), None)
+        exact = next(
+            (requirement for requirement in selector if requirement.operator == "In"), None
+        )
         if exact is None:
             others = [
                 manifest
                 for manifest in controllers
-                if selector and manifest.key.namespace == one.key.namespace
+                if selector and manifest.key.namespace == controller.key.namespace
             ]
         else:
             others = [
                 there
                 for value in exact.values
-                for there in by_label.get((one.key.namespace, exact.key, value), ())
+                for there in by_label.get((controller.key.namespace, exact.key, value), ())
             ]
-        claimed = sorted({other.key for other in others if _claims(one, other, selector)}, key=str)
+        claimed = sorted(
+            {other.key for other in others if _claims(controller, other, selector)}, key=str
+        )
         if claimed:
             message = (
                 f"the selector also matches the pods of {listed(claimed, 1)}: both controllers "
                 "would claim them"
             )
-            yield Violation(("spec", "selector"), message, object=one.key, related=claimed[0])
+            yield Violation(
+                ("spec", "selector"), message, object=controller.key, related=claimed[0]
+            )
 
 
 def _claims(one: Manifest, other: Manifest, selector: Iterable[Requirement]) -> bool:
@@ -171,9 +177,9 @@ def known_keys(fleet: ClusterContext) -> Iterator[Violation]:
             there = fleet.manifests.get(key)
             body = there.body if there else {}
             keys = {
-                one
+                entry
                 for field in ("data", "binaryData", "stringData")
-                for one in section(body.get(field))
+                for entry in section(body.get(field))
             }
             if keys and expected_key not in keys:
                 hint = (
@@ -208,9 +214,7 @@ def shared_claims(fleet: ClusterContext) -> Iterator[Violation]:
 
 @rule(advice("DS516", Severity.ERROR, "pod violates the namespace's Pod Security level", on=False))
 def admitted(fleet: ClusterContext) -> Iterator[Violation]:
-    """The pods violate the Pod Security level of their namespace, if it is in the
-    repository.
-    """
+    """The pods violate the Pod Security level of their namespace, if it is in the repository."""
     for manifest in fleet.daemonsets:
         key = Key("", "Namespace", "", manifest.key.namespace)
         namespace = fleet.manifests.get(key)
@@ -228,10 +232,6 @@ def admitted(fleet: ClusterContext) -> Iterator[Violation]:
             yield Violation(POD, message, object=manifest.key, related=key)
 
 
-_INFO, _WARNING, _ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
-
-RULES: Final[tuple[ClusterRule, ...]] = declared_in(
-    Rule,
-    globals(),
-    *map(vars, (companions, node_rules, node_sharing, startup_taints)),
+RULES: Final[tuple[ClusterRule, ...]] = rules_in(
+    globals(), *map(vars, (companions, node_rules, node_sharing, startup_taints))
 )

@@ -38,19 +38,21 @@ def companions_match(fleet: ClusterContext) -> Iterator[Violation]:
         if (labels := _pod_labels(manifest.body))
     ]
     services = [
-        one for one in fleet.manifests.values() if (one.key.group, one.key.kind) == ("", "Service")
+        service
+        for service in fleet.manifests.values()
+        if (service.key.group, service.key.kind) == ("", "Service")
     ]
     for manifest in fleet.manifests.values():
         kind = (manifest.key.group, manifest.key.kind)
         path = _SELECTORS.get(kind)
         if path and (selector := _selector(manifest.body, path, plain=kind == ("", "Service"))):
             there = [
-                (one, labels) for one, labels in pods if one.key.namespace == manifest.key.namespace
+                (pod, labels) for pod, labels in pods if pod.key.namespace == manifest.key.namespace
             ]
             if any(label_selector.all_match(selector, labels) for _, labels in there):
                 continue
             meant = next(
-                (one for one, labels in there if _meant_for(manifest, selector, one, labels)), None
+                (pod for pod, labels in there if _meant_for(manifest, selector, pod, labels)), None
             )
             if meant is not None:
                 message = (
@@ -70,7 +72,11 @@ def _meant_for(
         return False
     if companion.agent:
         return companion.agent == one.agent
-    return any(label_selector.matches(one, labels) for one in selector if one.operator == "In")
+    return any(
+        label_selector.matches(requirement, labels)
+        for requirement in selector
+        if requirement.operator == "In"
+    )
 
 
 def _monitor(monitor: Manifest, services: list[Manifest]) -> Iterator[Violation]:
@@ -80,9 +86,9 @@ def _monitor(monitor: Manifest, services: list[Manifest]) -> Iterator[Violation]
     spec = section(monitor.body.get("spec"))
     selector = label_selector.of_label_selector(section(spec.get("selector")))
     near = [
-        one
-        for one in services
-        if one.key.namespace == monitor.key.namespace and one.agent == monitor.agent
+        service
+        for service in services
+        if service.key.namespace == monitor.key.namespace and service.agent == monitor.agent
     ]
     if not selector or spec.get("namespaceSelector") or not near:
         return
@@ -151,7 +157,7 @@ def monitored(fleet: ClusterContext) -> Iterator[Violation]:
     """No PodMonitor, no ServiceMonitor with a Service, and no annotation of Prometheus'
     example configuration.
     """
-    bodies = [(one.key, one.body) for one in fleet.manifests.values()]
+    bodies = [(manifest.key, manifest.body) for manifest in fleet.manifests.values()]
     monitors = [
         (key, section(body.get("spec")))
         for key, body in bodies

@@ -20,7 +20,7 @@ from gitops_ds.core.plain_text import counted
 from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Alternatives, Manifest
 from gitops_ds.kube.apimachinery import daemonsets, label_selector, node_pools
-from gitops_ds.source import rules
+from gitops_ds.source.rules import NO_NODE
 
 _MAX_UNAVAILABLE: Final[Path] = ("spec", "updateStrategy", "rollingUpdate", "maxUnavailable")
 _MAX_SURGE: Final[Path] = (*_MAX_UNAVAILABLE[:-1], "maxSurge")
@@ -38,9 +38,7 @@ _TERMS: Final[Path] = (*POD, "affinity", "nodeAffinity", _REQUIRED, "nodeSelecto
         "DS205",
         Severity.WARNING,
         "maxUnavailable covers more than a quarter of the nodes in the snapshot",
-        cni=Severity.ERROR,
-        csi=Severity.ERROR,
-        dns=Severity.ERROR,
+        classes=dict.fromkeys(("cni", "csi", "dns"), Severity.ERROR),
     )
 )
 def few_of_its_nodes(fleet: ClusterContext) -> Iterator[Violation]:
@@ -258,11 +256,11 @@ def variants_apart(fleet: ClusterContext) -> Iterator[Violation]:
     """Two variants of an agent match the same node."""
     if fleet.census is None:
         return
-    for one, other in _variants(fleet):
-        nodes = fleet.eligible[one.key] & fleet.eligible[other.key]
+    for manifest, other in _variants(fleet):
+        nodes = fleet.eligible[manifest.key] & fleet.eligible[other.key]
         if nodes:
             where = node_pools.summary(nodes, fleet.census)
-            yield _apart(one, other, where)
+            yield _apart(manifest, other, where)
 
 
 def _apart(one: Manifest, other: Manifest, where: str) -> Violation:
@@ -291,7 +289,7 @@ def _leaving_out(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Fix | No
         )
     )
     also = {(key, values) for _, key, values in _required_labels(wide)}
-    more = [one for one in requirements.values() if one not in also]
+    more = [requirement for requirement in requirements.values() if requirement not in also]
     written = len(section(narrow.get("nodeSelector"))) + sum(
         len(items(term.get("matchExpressions"))) for term in required
     )
@@ -334,13 +332,13 @@ def _variants(fleet: ClusterContext) -> Iterable[tuple[Manifest, Manifest]]:
         if name:
             groups.setdefault((manifest.key.namespace, name, programs), []).append(manifest)
     pairs = (pair for members in groups.values() for pair in combinations(members, 2))
-    return {(one.key, other.key): (one, other) for one, other in pairs}.values()
+    return {(manifest.key, other.key): (manifest, other) for manifest, other in pairs}.values()
 
 
 def _programs(manifest: Manifest) -> tuple[str, ...]:
     parsed = (
-        images.parse(str(one.get("image") or ""))
-        for one in items(pod_spec(manifest).get("containers"))
+        images.parse(str(container.get("image") or ""))
+        for container in items(pod_spec(manifest).get("containers"))
     )
     return tuple(sorted(image.repository for image in parsed))
 
@@ -374,7 +372,7 @@ def _meets(node: Node, terms: Alternatives) -> bool:
     return any(label_selector.all_match(term, node.labels) for term in terms)
 
 
-@rule(rules.NO_NODE)
+@rule(NO_NODE)
 def some_node(fleet: ClusterContext) -> Iterator[Violation]:
     """An agent matches no node."""
     if fleet.census is None:

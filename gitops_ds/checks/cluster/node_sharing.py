@@ -116,8 +116,8 @@ def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
                 worst[resource] = (share, tenants, nodes)
     for resource, (share, tenants, nodes) in worst.items():
         most = max(
-            (one for one in tenants if one.ours),
-            key=lambda one: (one.requests.get(resource, 0), one.key),
+            (tenant for tenant in tenants if tenant.ours),
+            key=lambda tenant: (tenant.requests.get(resource, 0), tenant.key),
             default=None,
         )
         if most is not None and fleet.census is not None:
@@ -134,7 +134,8 @@ def _houses(fleet: ClusterContext) -> Iterator[tuple[Sequence[Tenant], Amounts, 
         return
     living: dict[str, list[Tenant]] = {name: [] for name in census.room}
     for tenant, nodes in sorted(
-        _tenants(fleet, census), key=lambda one: (-one[0].priority, one[0].ours, one[0].key)
+        _tenants(fleet, census),
+        key=lambda placed: (-placed[0].priority, placed[0].ours, placed[0].key),
     ):
         for name in nodes:
             if name in living:
@@ -149,8 +150,8 @@ def _houses(fleet: ClusterContext) -> Iterator[tuple[Sequence[Tenant], Amounts, 
 
 def _tenants(fleet: ClusterContext, census: Census) -> Iterator[tuple[Tenant, frozenset[str]]]:
     classes = {
-        key.name: one.body.get("value")
-        for key, one in fleet.manifests.items()
+        key.name: manifest.body.get("value")
+        for key, manifest in fleet.manifests.items()
         if key.kind == "PriorityClass"
     }
 
@@ -207,23 +208,23 @@ def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
         for manifest, _ in fleet.placed()
     }
     with_ports = [manifest for manifest, _ in fleet.placed() if ports[manifest.key]]
-    for one, other in combinations(with_ports, 2):
+    for manifest, other in combinations(with_ports, 2):
         shared = next(
             (
                 port
-                for port in ports[one.key]
+                for port in ports[manifest.key]
                 if any(capacity.clash(port, their) for their in ports[other.key])
             ),
             None,
         )
-        nodes = fleet.eligible[one.key] & fleet.eligible[other.key] if shared else frozenset()
+        nodes = fleet.eligible[manifest.key] & fleet.eligible[other.key] if shared else frozenset()
         if shared and nodes:
             where = node_pools.summary(nodes, fleet.census)
             message = (
                 f"{other.key} uses the same host port {shared[2]}/{shared[0]}, and one of the two "
                 f"stays Pending on {where}"
             )
-            yield Violation((*POD, "containers"), message, object=one.key, related=other.key)
+            yield Violation((*POD, "containers"), message, object=manifest.key, related=other.key)
 
 
 @rule(advice("DS608", Severity.WARNING, "agents write to the same host path", on=False))
@@ -236,8 +237,8 @@ def paths_apart(fleet: ClusterContext) -> Iterator[Violation]:
         for path, index in _written(pod_spec(manifest)).items():
             written.setdefault(path, []).append((manifest, index))
     for path, writers in sorted(written.items()):
-        for (one, index), (other, _) in combinations(writers, 2):
-            nodes = fleet.eligible[one.key] & fleet.eligible[other.key]
+        for (manifest, index), (other, _) in combinations(writers, 2):
+            nodes = fleet.eligible[manifest.key] & fleet.eligible[other.key]
             if nodes:
                 where = node_pools.summary(nodes, fleet.census)
                 message = (
@@ -245,7 +246,10 @@ def paths_apart(fleet: ClusterContext) -> Iterator[Violation]:
                     f"paths"
                 )
                 yield Violation(
-                    (*POD, "volumes", index, "hostPath"), message, object=one.key, related=other.key
+                    (*POD, "volumes", index, "hostPath"),
+                    message,
+                    object=manifest.key,
+                    related=other.key,
                 )
 
 
@@ -258,7 +262,7 @@ def _written(spec: Mapping[str, object]) -> dict[str, int]:
     for index, volume in enumerate(items(spec.get("volumes"))):
         host = section(volume.get("hostPath"))
         path = str(host.get("path") or "").rstrip("/")
-        shared = any(path == one or path.startswith(f"{one}/") for one in _SHARED)
+        shared = any(path == prefix or path.startswith(f"{prefix}/") for prefix in _SHARED)
         if (
             path
             and volume.get("name") in writable

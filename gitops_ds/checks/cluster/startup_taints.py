@@ -24,20 +24,21 @@ from gitops_ds.kube.apimachinery import daemonsets, label_selector
 
 @rule(advice("DS324", Severity.WARNING, "required agent uses a workload that starts after it"))
 def start_without_each_other(fleet: ClusterContext) -> Iterator[Violation]:
-    """An agent that nodes wait for needs the Service of a workload that starts only after
-    it.
-    """
-    workloads = [one for one in fleet.manifests.values() if pod_labels(one)]
-    services = [one for key, one in fleet.manifests.items() if (key.group, key.kind) == _SERVICE]
+    """An agent that nodes wait for needs the Service of a workload that starts only after it."""
+    workloads = [manifest for manifest in fleet.manifests.values() if pod_labels(manifest)]
+    services = [
+        manifest for key, manifest in fleet.manifests.items() if (key.group, key.kind) == _SERVICE
+    ]
     behind = {
-        service.key: [one for one in workloads if _selects(service, one)] for service in services
+        service.key: [workload for workload in workloads if _selects(service, workload)]
+        for service in services
     }
     for agent in fleet.daemonsets:
         if not daemonsets.is_required_for_work(agent.body):
             continue
         for path, service in _references(agent, services):
-            waiting = [one for one in behind[service.key] if one is not agent]
-            if waiting and all(_waits(one) for one in waiting):
+            waiting = [workload for workload in behind[service.key] if workload is not agent]
+            if waiting and all(_waits(workload) for workload in waiting):
                 message = (
                     f"nodes wait for this agent, which uses {service.key}, and the pods of "
                     f"{waiting[0].key} do not tolerate the taint of these nodes: if all nodes are "
@@ -55,7 +56,7 @@ def some_pool_has_the_taint(fleet: ClusterContext) -> Iterator[Violation]:
         return
     if any(taint.key == OWN.key for node in census.nodes for taint in node.taints):
         return
-    required = [one for one in fleet.daemonsets if daemonsets.is_required_for_work(one.body)]
+    required = [agent for agent in fleet.daemonsets if daemonsets.is_required_for_work(agent.body)]
     for agent in required[:1]:
         message = (
             f"no pool of the cluster has the taint {OWN.text}: nodes get work before "

@@ -11,14 +11,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from itertools import groupby
+from itertools import chain, groupby
 
 import msgspec
 
 from gitops_ds.checks.change import object_changes, promotion
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import repository_rules, rule_table, suppressions
-from gitops_ds.checks.engine.rule import declared_in
 from gitops_ds.checks.schema import custom_rules, error_messages, manifests
 from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.source import rules
@@ -68,13 +67,9 @@ def _declared() -> Iterable[RuleDefinition]:
     some checks use as well.
     """
     modules = (manifests, error_messages, repository_rules, suppressions, custom_rules, rule_table)
-    declared: tuple[RuleDefinition, ...] = (
-        *rule_table.RULES,
-        *cluster_rules.RULES,
-        *object_changes.RULES,
-        *promotion.RULES,
-        *declared_in(RuleDefinition, *map(vars, (nodes, libyaml, documents, rules, *modules))),
-    )
+    values = (vars(module).values() for module in (nodes, libyaml, documents, rules, *modules))
+    tables = (rule_table.RULES, cluster_rules.RULES, object_changes.RULES, promotion.RULES)
+    declared = (row for row in chain(*tables, *values) if isinstance(row, RuleDefinition))
     cases = {(row.id, row.summary): row for row in declared}
     return sorted(cases.values(), key=lambda row: row.id)
 

@@ -17,7 +17,7 @@ from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.core.sources.bundle import Bundle, Custom, Manifest
 from gitops_ds.core.sources.source_tree import Files, SourceTree
 from gitops_ds.core.values import replace
-from gitops_ds.source import rules
+from gitops_ds.source.rules import UNKNOWN_FIELD, WRONG_TYPE
 from gitops_ds.yaml import parser, scalars
 from gitops_ds.yaml.provenance import lookup
 
@@ -51,7 +51,9 @@ def check(
     for broken, fault in own_rules.faults:
         yield _unusable(broken, fault, snapshot)
     # File by file: the caller may prepare the later ones in parallel.
-    for manifest in sorted(bundle.manifests.values(), key=lambda one: one.origin.base.file):
+    for manifest in sorted(
+        bundle.manifests.values(), key=lambda manifest: manifest.origin.base.file
+    ):
         progress.at(manifest.origin.base.file)
         is_known = manifest.digest in clean
         kubernetes = bundle.cluster.kubernetes
@@ -150,7 +152,7 @@ def _as_written(
 ) -> SchemaViolation:
     """A value that requires quotes keeps its source text: `1.10` and `yes`, not 1.1 and true."""
     fix = violation.fix
-    text = fix.mends[0].value if fix and violation.rule is rules.WRONG_TYPE else None
+    text = fix.mends[0].value if fix and violation.rule is WRONG_TYPE else None
     if not isinstance(text, str) or not start or not end or start.line != end.line:
         return violation
     lines = sources.get(PurePosixPath(start.file), b"").decode("utf-8", "replace").splitlines()
@@ -209,7 +211,7 @@ def _unknown_switches(bundle: Bundle, snapshot: SourceTree) -> Iterator[Finding]
             place = parser.span(SETTINGS, data, 0, ("rules", name), key=True)[0]
             hint = phrases.did_you_mean(name, known)
             message = f'rule "{name}" not found{hint} (see docs/rules.md)'
-            yield rules.UNKNOWN_FIELD.warning(message, place)
+            yield UNKNOWN_FIELD.warning(message, place)
 
 
 def compare(sides: ChangeSides, head: Bundle, snapshot: SourceTree) -> Iterator[Finding]:

@@ -35,7 +35,6 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 Context = TypeVar("Context")
-Definition = TypeVar("Definition", bound=RuleDefinition)
 Check = Callable[[Context], Iterable[Violation]]
 # The value of a rule's switch in `rules:` of gitops-ds.yaml: on, off, or on with settings.
 Switch = bool | Mapping[str, Any]
@@ -67,7 +66,7 @@ def rule(
     *,
     from_settings: Callable[[Mapping[str, Any]], Check[Any]] | None = None,
 ) -> Callable[[Check[Context]], Rule[Context]]:
-    """Makes a check the rule of a definition; the tables of rules collect it (`declared_in`)."""
+    """Makes a check the rule of a definition; the tables of rules collect it (`rules_in`)."""
 
     def of_check(check: Check[Context]) -> Rule[Context]:
         return Rule(**asdict(definition), check=check, from_settings=from_settings)
@@ -75,10 +74,11 @@ def rule(
     return of_check
 
 
-def declared_in(kind: type[Definition], *namespaces: Mapping[str, Any]) -> tuple[Definition, ...]:
+def rules_in(*namespaces: Mapping[str, Any]) -> tuple[Rule[Any], ...]:
     """The rules of modules in the order of their IDs, those of one ID in the order of the code."""
-    found = (value for names in namespaces for value in names.values() if isinstance(value, kind))
-    return tuple(sorted(found, key=lambda declared: declared.id))
+    every = (value for names in namespaces for value in names.values() if isinstance(value, Rule))
+    found = {id(value): value for value in every}  # a module can import one of another
+    return tuple(sorted(found.values(), key=lambda declared: declared.id))
 
 
 def class_of(body: Body) -> str:
@@ -103,7 +103,7 @@ def section(value: Any) -> Mapping[str, Any]:
 
 def items(value: Any) -> list[Any]:
     """A list without null entries; empty if absent or null."""
-    return [one for one in value if one is not None] if isinstance(value, list) else []
+    return [entry for entry in value if entry is not None] if isinstance(value, list) else []
 
 
 SPEC: Final[Path] = ("spec",)

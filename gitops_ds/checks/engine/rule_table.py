@@ -30,15 +30,7 @@ from gitops_ds.checks.advice import (
     unwanted_content,
     workload_kind,
 )
-from gitops_ds.checks.engine.rule import (
-    Looked,
-    ObjectRule,
-    Rule,
-    Switch,
-    Violation,
-    class_of,
-    declared_in,
-)
+from gitops_ds.checks.engine.rule import Looked, ObjectRule, Switch, Violation, class_of, rules_in
 from gitops_ds.core.finding import Severity
 from gitops_ds.core.objects import Body
 from gitops_ds.core.rules import RuleDefinition, advice
@@ -50,7 +42,7 @@ _MODULES: Final = (
     *(affinity, containers, host_access, identity, images, rollout, scheduling, security),
     *(unwanted_content, workload_kind),
 )
-RULES: Final[tuple[ObjectRule, ...]] = declared_in(Rule, *map(vars, _MODULES))
+RULES: Final[tuple[ObjectRule, ...]] = rules_in(*map(vars, _MODULES))
 
 
 class Hit(msgspec.Struct, frozen=True):

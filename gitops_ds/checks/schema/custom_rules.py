@@ -31,7 +31,7 @@ class Rules(msgspec.Struct, frozen=True):
 
     def without(self, rule: Custom) -> Rules:
         """The same rules without one of them."""
-        return replace(self, ready=tuple(one for one in self.ready if one[0] is not rule))
+        return replace(self, ready=tuple(pair for pair in self.ready if pair[0] is not rule))
 
 
 class GaveNoVerdict(Exception):

@@ -16,7 +16,7 @@ from gitops_ds.core.finding import Finding
 from gitops_ds.core.objects import Path, show_path
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.kube.apimachinery import json_schema
-from gitops_ds.source import rules
+from gitops_ds.source.rules import INVALID_VALUE, MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.documents import Document
 
@@ -115,10 +115,7 @@ def _unknown_keys(error: Any, path: Path) -> Iterator[SchemaViolation]:
                 or f": known are {phrases.one_of(properties)}"
             )
             yield SchemaViolation(
-                rules.UNKNOWN_FIELD,
-                (*path, key),
-                f'unknown key "{key}"{inside}{hint}',
-                on_key=True,
+                UNKNOWN_FIELD, (*path, key), f'unknown key "{key}"{inside}{hint}', on_key=True
             )
 
 
@@ -127,14 +124,14 @@ def _missing_keys(error: Any, path: Path) -> Iterator[SchemaViolation]:
     for key in error.validator_value:
         if key not in error.instance:
             yield SchemaViolation(
-                rules.MISSING_FIELD, path, f'"{key}" is missing{inside}: it is required'
+                MISSING_FIELD, path, f'"{key}" is missing{inside}: it is required'
             )
 
 
 def _violations_of(error: Any) -> Iterator[SchemaViolation]:
     path: Path = tuple(error.absolute_path)
     name, value = show_path(path) or "the file", phrases.shown(error.instance)
-    rule = rules.INVALID_VALUE
+    rule = INVALID_VALUE
     match error.validator:
         case "additionalProperties":
             yield from _unknown_keys(error, path)
@@ -146,7 +143,7 @@ def _violations_of(error: Any) -> Iterator[SchemaViolation]:
             yield from _violations_of(_nearest(error))
             return
         case "type":
-            rule = rules.WRONG_TYPE
+            rule = WRONG_TYPE
             message = f"{name} must be {phrases.wanted(error.validator_value)}, not {value}"
         case "enum" | "const":
             allowed = (
@@ -170,9 +167,9 @@ def _nearest(error: Any) -> Any:
     """
     return max(
         error.context,
-        key=lambda one: (
-            one.validator != "type" or len(one.absolute_path) > len(error.absolute_path),
-            len(one.path),
+        key=lambda cause: (
+            cause.validator != "type" or len(cause.absolute_path) > len(error.absolute_path),
+            len(cause.path),
         ),
     )
 

@@ -27,10 +27,10 @@ from gitops_ds.service.git import git_auth
 from gitops_ds.service.prepare_worker import Job
 from gitops_ds.service.rollouts import published_reports
 from gitops_ds.service.settings.repository import RepositorySettings
-from gitops_ds.source import rules
 from gitops_ds.source.git import revision
 from gitops_ds.source.git.object_reader import BranchMovement
 from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.rules import OVER_LIMIT
 
 
 class GitSource:
@@ -105,7 +105,7 @@ class GitSource:
         """
         self._newest = commit
         prepared = await self._preparing.prepared(replace(self._job(commit), identity_only=True))
-        over = (finding for finding in prepared.findings if finding.rule == rules.OVER_LIMIT.id)
+        over = (finding for finding in prepared.findings if finding.rule == OVER_LIMIT.id)
         if heavy := next(over, None):
             raise errors.CommitTooHeavy(f"{self.repository.address.display}: {heavy.message}")
         return prepared

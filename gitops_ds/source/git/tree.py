@@ -34,8 +34,14 @@ from gitops_ds.core import errors
 from gitops_ds.core.finding import Finding, Place, Severity
 from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.core.sources.repository_limits import RepositoryLimits
-from gitops_ds.source import rules
 from gitops_ds.source.render import kustomization
+from gitops_ds.source.rules import (
+    INVALID_FILE_NAME,
+    LARGE_FILE,
+    LARGE_REPOSITORY,
+    SUBMODULE,
+    SYMBOLIC_LINK,
+)
 from gitops_ds.source.sandbox import memory
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 
@@ -111,24 +117,24 @@ def sift(
     for entry in entries:
         path = plain_path(entry.name)
         if path is None:
-            findings.append(_finding(rules.INVALID_FILE_NAME, entry, is_read(entry.name), _NAME))
+            findings.append(_finding(INVALID_FILE_NAME, entry, is_read(entry.name), _NAME))
         elif entry.kind is EntryKind.FILE and entry.size > limits.file_bytes:
             message = (
                 f"the file has {entry.size:,} bytes, more than the {limits.file_bytes:,} that are "
                 "read; move it away"
             )
-            findings.append(_finding(rules.LARGE_FILE, entry, is_read(entry.name), message))
+            findings.append(_finding(LARGE_FILE, entry, is_read(entry.name), message))
         elif entry.kind is EntryKind.FILE:
             files.append((path, entry))
         elif entry.kind is EntryKind.LINK:
             refused = is_read(entry.name) or (
                 entry.name in leads and _end(entry, leads[entry.name]) in folders
             )
-            findings.append(_finding(rules.SYMBOLIC_LINK, entry, refused, _LINK))
+            findings.append(_finding(SYMBOLIC_LINK, entry, refused, _LINK))
         elif entry.kind is EntryKind.SUBMODULE:
-            findings.append(_finding(rules.SUBMODULE, entry, not _hidden(entry.name), _SUBMODULE))
+            findings.append(_finding(SUBMODULE, entry, not _hidden(entry.name), _SUBMODULE))
         else:
-            findings.append(_finding(rules.INVALID_FILE_NAME, entry, is_read(entry.name), _ODD))
+            findings.append(_finding(INVALID_FILE_NAME, entry, is_read(entry.name), _ODD))
     return Sifted(tuple(files), _first(findings))
 
 
@@ -142,10 +148,7 @@ def _first(findings: list[Finding]) -> tuple[Finding, ...]:
         "and check again"
     )
     more = Finding(
-        rules.INVALID_FILE_NAME.id,
-        Severity.WARNING,
-        message,
-        refused=findings[_MOST_FINDINGS].refused,
+        INVALID_FILE_NAME.id, Severity.WARNING, message, refused=findings[_MOST_FINDINGS].refused
     )
     return (*findings[:_MOST_FINDINGS], more)
 
@@ -302,4 +305,4 @@ def _too_much(entries: Sequence[NamedEntry], limits: RepositoryLimits) -> Findin
         "directory (repository.path) or "
         "raise repository.limits"
     )
-    return rules.LARGE_REPOSITORY.refusal(message)
+    return LARGE_REPOSITORY.refusal(message)

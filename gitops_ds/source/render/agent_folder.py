@@ -14,11 +14,11 @@ from gitops_ds.core.finding import Finding
 from gitops_ds.core.sources.bundle import ClusterFacts, Pointer
 from gitops_ds.core.sources.source_tree import RenderedChart
 from gitops_ds.core.values import replace
-from gitops_ds.source import rules
 from gitops_ds.source.render import charts, layout, parameters, parsed_objects, traced_values
 from gitops_ds.source.render.layout import File, Layout
 from gitops_ds.source.render.parameters import Definition, Parameters
 from gitops_ds.source.render.parsed_objects import ParsedObject
+from gitops_ds.source.rules import NO_MATCH, NOT_RENDERED, UNUSED_FILE
 
 # Files and folders of agents/NAME/ that are not manifests.
 OUR_FILES = frozenset(
@@ -100,7 +100,7 @@ def file_findings(agent: AgentFolder, around: RenderContext) -> Iterator[Finding
             message = (
                 f"{path.stem} is neither an environment nor a cluster of this repository{hint}"
             )
-            yield rules.NO_MATCH.refusal(message, repo_layout.place(Pointer(str(path), 0, ())))
+            yield NO_MATCH.refusal(message, repo_layout.place(Pointer(str(path), 0, ())))
 
 
 def kustomize_path(source: File) -> str:
@@ -120,9 +120,7 @@ def templates(
     elif agent.source.section("helm") and not explained:
         message = "the chart was not rendered; without it the agent is incomplete"
         findings.append(
-            rules.NOT_RENDERED.refusal(
-                message, repo_layout.place(agent.source.at("helm"), key=True)
-            )
+            NOT_RENDERED.refusal(message, repo_layout.place(agent.source.at("helm"), key=True))
         )
     named = kustomize_path(agent.source)
     kustomize_folder = charts.inside(folder, named) if named else None
@@ -135,7 +133,7 @@ def templates(
             "kustomization.yaml?"
         )
         findings.append(
-            rules.NOT_RENDERED.refusal(message, repo_layout.place(agent.source.at("kustomize")))
+            NOT_RENDERED.refusal(message, repo_layout.place(agent.source.at("kustomize")))
         )
     for made, data in sorted(repo_layout.snapshot.expanded.items()):
         if made == kustomize_folder or (not named and made.parts[:2] == folder.parts):
@@ -194,4 +192,4 @@ def _of_chart(
                 f"{draft.body['kind']} {traced_values.object_name(draft.body)} is a hook of the "
                 f"chart ({hook}), and is omitted: only Helm runs hooks"
             )
-            findings.append(rules.UNUSED_FILE.finding(message, around.layout.place(base)))
+            findings.append(UNUSED_FILE.finding(message, around.layout.place(base)))

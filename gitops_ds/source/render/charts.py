@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from gitops_ds.core.finding import Finding
 from gitops_ds.core.sources.source_tree import Chart, Remote, SourceTree
-from gitops_ds.source import rules
 from gitops_ds.source.render import layout
 from gitops_ds.source.render.layout import File, Layout
+from gitops_ds.source.rules import NOT_RENDERED
 
 # An exact version, as Helm requires (https://semver.org): a range could select another chart later.
 _EXACT = re.compile(r"v?\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
@@ -103,9 +103,7 @@ def _remote(source: File, repo_layout: Layout, findings: list[Finding]) -> Remot
     if not problem and digest and not _DIGEST.fullmatch(digest):
         problem, at = "digest must be sha256: and 64 hexadecimal digits", "digest"
     if problem:
-        findings.append(
-            rules.NOT_RENDERED.refusal(problem, repo_layout.place(source.at("helm", at)))
-        )
+        findings.append(NOT_RENDERED.refusal(problem, repo_layout.place(source.at("helm", at))))
     return Remote(address, chart.rsplit("/", 1)[-1], version, digest)
 
 
@@ -154,9 +152,7 @@ def _local(source: File, repo_layout: Layout, findings: list[Finding]) -> PurePo
     else:
         return path
     findings.append(
-        rules.NOT_RENDERED.refusal(
-            problem, repo_layout.place(source.at("helm", "chart"), key=not chart)
-        )
+        NOT_RENDERED.refusal(problem, repo_layout.place(source.at("helm", "chart"), key=not chart))
     )
     return path or PurePosixPath(chart or ".")
 
@@ -175,7 +171,7 @@ def _values_files(
             else f"there is no file {path}; symbolic links are not followed, and nothing is fetched"
         )
         findings.append(
-            rules.NOT_RENDERED.refusal(
+            NOT_RENDERED.refusal(
                 problem, repo_layout.place(source.at("helm", "valuesFiles", index))
             )
         )
@@ -193,7 +189,5 @@ def _namespace(source: File, repo_layout: Layout, findings: list[Finding]) -> st
         return only
     why = "the clusters have several" if len(namespaces) > 1 else "nothing else does"
     problem = f"set helm.namespace, the release's namespace for templates ({why})"
-    findings.append(
-        rules.NOT_RENDERED.refusal(problem, repo_layout.place(source.at("helm"), key=True))
-    )
+    findings.append(NOT_RENDERED.refusal(problem, repo_layout.place(source.at("helm"), key=True)))
     return ""

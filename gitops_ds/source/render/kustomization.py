@@ -18,7 +18,7 @@ import msgspec
 from gitops_ds.core.finding import Finding, Place
 from gitops_ds.core.objects import Path
 from gitops_ds.core.rules import RuleDefinition
-from gitops_ds.source import rules
+from gitops_ds.source.rules import INVALID_KUSTOMIZATION, KUSTOMIZE_FAILED, NO_FILE, REMOTE_RESOURCE
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.documents import Document
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
@@ -110,7 +110,7 @@ def read(file: PurePosixPath, data: bytes) -> Kustomization:
         return Kustomization(
             file,
             findings=(
-                rules.INVALID_KUSTOMIZATION.refusal(message, parser.place(str(file), data, 0, ())),
+                INVALID_KUSTOMIZATION.refusal(message, parser.place(str(file), data, 0, ())),
             ),
         )
     value = values[0]
@@ -119,9 +119,7 @@ def read(file: PurePosixPath, data: bytes) -> Kustomization:
         "agent's source.yaml instead"
     )
     helm = tuple(
-        rules.INVALID_KUSTOMIZATION.refusal(
-            message, parser.place(str(file), data, 0, (key,), key=True)
-        )
+        INVALID_KUSTOMIZATION.refusal(message, parser.place(str(file), data, 0, (key,), key=True))
         for key in value
         if key.lower() in _HELM
     )
@@ -219,11 +217,9 @@ def _fetching(
             f"{value.split('?')[0]!r} is remote; builds don't fetch: commit a copy and reference it"
         )
         if inline:
-            yield _refused(rules.REMOTE_RESOURCE, message, here, named, files)
+            yield _refused(REMOTE_RESOURCE, message, here, named, files)
         else:
-            yield rules.REMOTE_RESOURCE.refusal(
-                message, parser.place(file, data, document.index, path)
-            )
+            yield REMOTE_RESOURCE.refusal(message, parser.place(file, data, document.index, path))
 
 
 def _texts(value: Any, at: Path) -> Iterator[tuple[str, Path]]:
@@ -289,7 +285,7 @@ def of_cycle(
     named = next(one for one in here.names if _joined(cycle[0], one.text) == cycle[1])
     way = " → ".join(str(kustomizations[one].file) for one in cycle)
     message = f"kustomizations refer to each other, and none is built: {way}; remove a reference"
-    return _refused(rules.KUSTOMIZE_FAILED, message, here, named, files)
+    return _refused(KUSTOMIZE_FAILED, message, here, named, files)
 
 
 def _parts(
@@ -360,7 +356,7 @@ def _url_in_plugin(here: Kustomization, files: Mapping[PurePosixPath, bytes]) ->
             "it configures plugins and contains a URL, which could be fetched: commit a copy "
             "and reference it"
         )
-        yield rules.REMOTE_RESOURCE.refusal(message, Place(str(here.file), 1, 1))
+        yield REMOTE_RESOURCE.refusal(message, Place(str(here.file), 1, 1))
 
 
 def _add(
@@ -376,7 +372,7 @@ def _add(
             f"{named.text.split('?')[0]!r} is remote; builds don't fetch: commit a copy "
             "and reference it"
         )
-        result.findings.append(_refused(rules.REMOTE_RESOURCE, message, here, named, files))
+        result.findings.append(_refused(REMOTE_RESOURCE, message, here, named, files))
     elif target is not None and target in files:
         result.files.add(target)
         if (part := str(named.path[0]).lower()) in ("resources", "bases"):
@@ -389,7 +385,7 @@ def _add(
             f"there is no file {named.text!r}, and no directory of that name with a "
             "kustomization.yaml"
         )
-        result.findings.append(_refused(rules.NO_FILE, message, here, named, files))
+        result.findings.append(_refused(NO_FILE, message, here, named, files))
 
 
 def _joined(directory: PurePosixPath, text: str) -> PurePosixPath | None:

@@ -19,7 +19,7 @@ from gitops_ds.core.objects import Digest, Path, digest_of
 from gitops_ds.core.sources.bundle import Pointer
 from gitops_ds.core.sources.source_tree import NO_RESULTS, CachedResults, Places
 from gitops_ds.core.values import replace
-from gitops_ds.source import rules
+from gitops_ds.source.rules import MISSING_FIELD, NO_KIND, NOT_RENDERED
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.documents import Document
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATION
@@ -84,7 +84,7 @@ def _read(file: str, data: bytes) -> Objects:
                 else:
                     message = "this list entry is not an object; apiVersion and kind are required"
                     findings.append(
-                        rules.MISSING_FIELD.refusal(
+                        MISSING_FIELD.refusal(
                             message, parser.place(file, data, one.document, one.path)
                         )
                     )
@@ -280,13 +280,13 @@ def _fragment(value: Any, place: Place) -> Finding:
         "and is not applied: "
         f"{advice}"
     )
-    return rules.NO_KIND.finding(message, place)
+    return NO_KIND.finding(message, place)
 
 
 def _odd(value: Any, place: Place) -> Finding:
     if isinstance(value, list):
         advice = "write them as documents separated by ---, or as the items of a `kind: List`"
-        return rules.MISSING_FIELD.refusal(
+        return MISSING_FIELD.refusal(
             f"this document is a list, and no object of it is read; {advice}", place
         )
     missing = [
@@ -295,7 +295,7 @@ def _odd(value: Any, place: Place) -> Finding:
         if not (isinstance(value, Mapping) and isinstance(value.get(key), str))
     ]
     advice = "add it, or move content that is not for Kubernetes to another file"
-    return rules.MISSING_FIELD.refusal(
+    return MISSING_FIELD.refusal(
         f"this document has no {' and no '.join(missing)}; {advice}", place
     )
 
@@ -305,6 +305,6 @@ def _sops(place: Place) -> Finding:
         "decrypt it outside of Git, keep the values in an external secret store, or exclude the "
         "file with .gitopsdsignore"
     )
-    return rules.NOT_RENDERED.refusal(
+    return NOT_RENDERED.refusal(
         f"this file is encrypted by SOPS, and gitops-ds has no keys: {advice}", place
     )

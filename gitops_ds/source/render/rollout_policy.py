@@ -32,10 +32,10 @@ from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.core.sources.bundle import Pointer, Pool
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import cron_windows, node_pools
-from gitops_ds.source import rules
 from gitops_ds.source.render import layout
 from gitops_ds.source.render.agent_folder import RenderContext
 from gitops_ds.source.render.layout import File
+from gitops_ds.source.rules import IMPOSSIBLE, UNDEFINED_NAME
 
 FILE = "rollout.yaml"
 
@@ -169,7 +169,7 @@ def problems_of(
         policy = rollout_policy.decode(document)
     except ValueError as error:
         at: Path = ("stages",) if "stages" in document else ()
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, at, str(error))
+        yield PolicyProblem(IMPOSSIBLE, at, str(error))
         return
     for number, stage in enumerate(policy.stages):
         yield from _of_stage(policy, stage, ("stages", number), around)
@@ -182,12 +182,10 @@ def problems_of(
     for number, after in enumerate(policy.after):
         path: Path = ("after", number, "agent")
         if after.agent == agent:
-            yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, path, f"{agent} waits for itself")
+            yield PolicyProblem(IMPOSSIBLE, path, f"{agent} waits for itself")
         elif after.agent not in around.agents:
             hint = layout.did_you_mean(after.agent, around.agents)
-            yield PolicyProblem(
-                rules.UNDEFINED_NAME, path, f"there is no agents/{after.agent}/{hint}"
-            )
+            yield PolicyProblem(UNDEFINED_NAME, path, f"there is no agents/{after.agent}/{hint}")
 
 
 def _of_stage(
@@ -201,26 +199,26 @@ def _of_stage(
         for name in names:
             if name not in choices:
                 message = f"there is no {kind} {name}{layout.did_you_mean(name, choices)}"
-                yield PolicyProblem(rules.UNDEFINED_NAME, (*path, f"{kind}s"), message)
+                yield PolicyProblem(UNDEFINED_NAME, (*path, f"{kind}s"), message)
     pools = {pool.name for cluster in around.clusters for pool in cluster}
     unknown = [name for name in (stage.where.pool if stage.where else ()) if name not in pools]
     if pools:
         for name in unknown:
             message = f"there is no pool {name}{layout.did_you_mean(name, pools)}"
-            yield PolicyProblem(rules.UNDEFINED_NAME, (*path, "where", "pool"), message)
+            yield PolicyProblem(UNDEFINED_NAME, (*path, "where", "pool"), message)
     if stage.where is not None and not unknown and _is_empty(stage, around):
         message = f"no declared node of any cluster is in stage {stage.name}: change or remove it"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, "where"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "where"), message)
     if stage.until != Stage("").until and stage.nodes_when != "idle":
         message = "until has no effect without nodesWhen: idle: add it, or remove until"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, "until"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "until"), message)
     if stage.soak_between and not stage.one_at_a_time:
         message = "soakBetween has no effect without oneAtATime: add it, or remove soakBetween"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, "soakBetween"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "soakBetween"), message)
     if stage.name == REST and (stage.where or stage.nodes):
         key = "where" if stage.where else "nodes"
         message = f"{REST} takes every node that no other stage names: name the stage differently"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, key), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, key), message)
 
 
 def _is_empty(stage: Stage, around: PolicySurroundings) -> bool:
@@ -242,11 +240,11 @@ def _of_limits(policy: RolloutPolicy) -> Iterator[PolicyProblem]:
     for name, share in shares:
         if share is not None and not share.amount:
             message = f"with a limit of {share} no node is ever updated: set at least 1"
-            yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, ("limits", "atRisk", name), message)
+            yield PolicyProblem(IMPOSSIBLE, ("limits", "atRisk", name), message)
     ready = policy.gate("pods").ready_within
     if "pods" in policy.gates and ready > policy.progress.per_node:
         message = "readyWithin is longer than progress.perNode, which fails the node before"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, ("gates", "pods", "readyWithin"), message)
+        yield PolicyProblem(IMPOSSIBLE, ("gates", "pods", "readyWithin"), message)
 
 
 def _of_gate(name: str, gate: Gate, document: Mapping[str, Any]) -> Iterator[PolicyProblem]:
@@ -256,27 +254,27 @@ def _of_gate(name: str, gate: Gate, document: Mapping[str, Any]) -> Iterator[Pol
     measured = [key for key in _MEASURED if key in document]
     if gate.prometheus and not bounds:
         message = "the query has no bound: set below, above or compare"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, "prometheus"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "prometheus"), message)
     elif gate.prometheus and "compare" in bounds and gate.compare == GateComparison():
         message = "compare names nothing to compare with: set before or control"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, "compare"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "compare"), message)
     elif not gate.prometheus and bounds:
         message = f"{bounds[0]} has no effect without a query: set prometheus"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, bounds[0]), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, bounds[0]), message)
     elif name not in _BUILT_IN and not measured:
         message = f"gate {name} measures nothing: set prometheus or webhook"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, path, message)
+        yield PolicyProblem(IMPOSSIBLE, path, message)
     if gate.compare.control is not None and _NODES not in gate.prometheus:
         message = (
             f"control has no effect: the query is the same for untouched nodes without {_NODES}"
         )
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, "compare"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "compare"), message)
     if name != "nodes" and "conditions" in document:
         message = "conditions has no effect outside of the gate nodes: move it there"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, "conditions"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "conditions"), message)
     if gate.below is not None and gate.above is not None and gate.below <= gate.above:
         message = f"no value is below {gate.below:g} and above {gate.above:g}"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, "below"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "below"), message)
     yield from _of_measurement(path, gate, document, measured)
 
 
@@ -289,25 +287,25 @@ def _of_measurement(
     for key in ("for", "noData"):
         if key in document and not measured and path[-1] in _BUILT_IN:
             message = f"{key} has no effect without a measurement: set {' or '.join(_MEASURED)}"
-            yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, key), message)
+            yield PolicyProblem(IMPOSSIBLE, (*path, key), message)
     if "dataOf" in document and _NODES not in gate.prometheus and gate.memory_of_limit is None:
         message = f"dataOf has no effect: the gate has neither memoryOfLimit nor {_NODES}"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, "dataOf"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "dataOf"), message)
     if gate.webhook is not None and gate.webhook.timeout > _MOST_SECONDS:
         message = f"a webhook has at most {_MOST_SECONDS:g} seconds to answer"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, "webhook", "timeout"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "webhook", "timeout"), message)
     if gate.no_data == "fail" and measured and not gate.for_:
         message = "a new pod has no data before its first scrape: set for, longer than that"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, "noData"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "noData"), message)
 
 
 def _of_windows(policy: RolloutPolicy) -> Iterator[PolicyProblem]:
     for name, window in policy.windows.items():
         if problem := cron_windows.problem_of_year(window):
-            yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, ("windows", name, "cron"), problem)
+            yield PolicyProblem(IMPOSSIBLE, ("windows", name, "cron"), problem)
         elif not window.length:
             message = "a window of no length is never open"
-            yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, ("windows", name, "length"), message)
+            yield PolicyProblem(IMPOSSIBLE, ("windows", name, "length"), message)
 
 
 def _of_freeze(freeze: Freeze, path: Path) -> Iterator[PolicyProblem]:
@@ -316,9 +314,7 @@ def _of_freeze(freeze: Freeze, path: Path) -> Iterator[PolicyProblem]:
         try:
             days.append(date.fromisoformat(text))
         except ValueError:
-            yield PolicyProblem(
-                rules.IMPOSSIBLE_ROLLOUT, (*path, key), f"{text} is not a day of the calendar"
-            )
+            yield PolicyProblem(IMPOSSIBLE, (*path, key), f"{text} is not a day of the calendar")
     if len(days) > 1 and days[1] < days[0]:
         message = f"the freeze ends on {freeze.to}, before it begins on {freeze.from_}"
-        yield PolicyProblem(rules.IMPOSSIBLE_ROLLOUT, (*path, "to"), message)
+        yield PolicyProblem(IMPOSSIBLE, (*path, "to"), message)
