@@ -9,7 +9,6 @@ import msgspec
 from gitops_ds.core.finding import Finding, Severity
 from gitops_ds.core.rules import advice
 
-# The rule of a plain scalar that parsers read differently.
 AMBIGUOUS: Final = advice("DS007", Severity.WARNING, "value is ambiguous in YAML")
 
 

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from inspect import unwrap
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import click
 import orjson
@@ -16,7 +17,12 @@ import pytest
 from click.testing import CliRunner
 
 from gitops_ds import cli
-from gitops_ds.checks.engine import catalogue
+from gitops_ds.checks.change import object_changes, promotion
+from gitops_ds.checks.cluster import cluster_rules
+from gitops_ds.checks.engine import catalogue, rule_table
+from gitops_ds.checks.engine.contexts import ChangeSides, ClusterContext, ClusterStep
+from gitops_ds.checks.engine.rule import Rule
+from gitops_ds.core.objects import Body
 from gitops_ds.deploy.pipeline import prepare
 from tests.checks.test_rule_pages import OF_THE_CHECK
 from tests.plan import world
@@ -53,6 +59,20 @@ def test_the_numbers_of_a_family_have_no_gap() -> None:
     for family, rules in groupby(sorted(used), key=lambda rule: rule[:3]):
         numbers = list(rules)
         assert numbers == [f"{family}{number:02}" for number in range(1, len(numbers) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("context", "rules"),
+    [
+        (Body, rule_table.RULES),
+        (ClusterContext, cluster_rules.RULES),
+        (ChangeSides, object_changes.RULES),
+        (Iterable[ClusterStep], promotion.RULES),
+    ],
+)
+def test_the_rules_of_a_table_take_its_context(context: Any, rules: Iterable[Rule[Any]]) -> None:
+    first = {rule.id: next(iter(get_type_hints(unwrap(rule.check)).values())) for rule in rules}
+    assert first == dict.fromkeys(first, context)
 
 
 @pytest.mark.parametrize("rule", sorted({row.id for row in catalogue.rows()}))

@@ -54,8 +54,6 @@ _FILES: Final = frozenset(
     {"/etc/machine-id", "/etc/localtime", "/etc/timezone", "/etc/os-release", "/etc/hostname"}
 )
 _NOT_WRITTEN: Final = frozenset({"Socket", "CharDevice", "BlockDevice"})
-
-
 # Agents of these classes work on the network of the host.
 _HOST_NETWORK: Final = dict.fromkeys(("cni", "dns"), Severity.INFO)
 

@@ -63,9 +63,7 @@ def of_files() -> Mapping[str, str]:
 
 
 def _declared() -> Iterable[RuleDefinition]:
-    """The definitions of all layers: that of a check and those that lower layers declare, which
-    some checks use as well.
-    """
+    """The definitions of all layers; some of a lower layer are those of a check as well."""
     modules = (manifests, error_messages, repository_rules, suppressions, custom_rules, rule_table)
     values = (vars(module).values() for module in (nodes, libyaml, documents, rules, *modules))
     tables = (rule_table.RULES, cluster_rules.RULES, object_changes.RULES, promotion.RULES)

@@ -189,7 +189,7 @@ def _object(violation: Violation) -> Key:
 
 
 def _run(rule: Rule[Context], context: Context) -> tuple[list[Violation], Finding | None]:
-    """The violations of a rule. A rule that raises is reported as DS904."""
+    """The violations of a rule. A rule that raises is reported (`CRASHED`)."""
     try:
         return list(rule.check(context)), None
     except MemoryError:  # not caused by the rule: the next one would fail as well

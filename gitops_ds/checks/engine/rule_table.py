@@ -65,7 +65,7 @@ def enabled(switches: Mapping[str, Switch]) -> tuple[ObjectRule, ...]:
 
 
 def check(body: Body, profile: str = "", rules: Iterable[ObjectRule] = ON) -> Iterator[Hit]:
-    """The violations of a body that its schema has accepted. A rule that raises yields DS904."""
+    """The violations of a body that its schema has accepted. A rule that raises yields CRASHED."""
     agent_class = class_of(body)
     body = Looked(body)
     for rule in rules:

@@ -104,12 +104,11 @@ def without_repetitions(findings: Iterable[Finding]) -> list[Finding]:
     misread = {
         finding.place.file for finding in every if finding.place and finding.rule in _OF_SCHEMA
     }
-    impossible = IMPOSSIBLE.id
     return [
         finding
         for finding in every
         if not (finding.rule == AMBIGUOUS.id and finding.place in typed)
-        and not (finding.rule == impossible and finding.place and finding.place.file in misread)
+        and not (finding.rule == IMPOSSIBLE.id and finding.place and finding.place.file in misread)
     ]
 
 
