@@ -145,7 +145,7 @@ def _explain(rule: str) -> int:
     from gitops_ds.checks.engine import catalogue
 
     name = rule.upper()
-    if summary := catalogue.OF_FILES.get(name):
+    if summary := catalogue.of_files().get(name):
         click.echo(f"{name}: {summary} (docs/rules.md, Reading files)")
     elif page := catalogue.page_of(name):
         click.echo(page.text, nl=False)

@@ -79,10 +79,3 @@ class Finding(msgspec.Struct, frozen=True):
     def on_cluster(self, cluster: str) -> Finding:
         """The same finding, found when rendering for that cluster."""
         return self if self.cluster == cluster else replace(self, cluster=cluster)
-
-
-def refusal(
-    rule: str, message: str, place: Place | None = None, object: Key | None = None, path: Path = ()
-) -> Finding:
-    """A finding that blocks the commit."""
-    return Finding(rule, Severity.ERROR, message, place, refused=True, object=object, path=path)

@@ -23,7 +23,7 @@ import msgspec
 
 from gitops_ds.checks.engine.contexts import ClusterContext
 from gitops_ds.core import errors, spans
-from gitops_ds.core.finding import Finding, Place, refusal
+from gitops_ds.core.finding import Finding, Place
 from gitops_ds.core.objects import CommitId, short
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
 from gitops_ds.core.sources.bundle import Bundle, ClusterFacts
@@ -35,12 +35,12 @@ from gitops_ds.deploy.templates.template_object import RenderedTemplates, Templa
 from gitops_ds.deploy.templates.template_selector import TemplateSelector
 from gitops_ds.service.prepare_worker import Job
 from gitops_ds.source.renderers import disk_cache
+from gitops_ds.source.rules import OVER_LIMIT
 from gitops_ds.source.sandbox import limited_process
 from gitops_ds.source.sandbox.limited_process import ProcessLimits, ProcessResult
 from gitops_ds.source.sandbox.memory import Budget
 from gitops_ds.source.sandbox.turns import Turns
 
-RULE: Final = "SRC015"
 # The longer one suffices for five rendering programs of a minute each.
 SECONDS: Final = (15.0, 330.0)
 _BESIDE_RENDERS: Final = 30.0  # seconds of all other work on a commit, in the longer attempt
@@ -228,7 +228,7 @@ def _result(answer: ProcessResult) -> Any:
 def _finding(what: str, answer: ProcessResult, advice: str) -> Finding:
     where = Place(answer.last, 1, 1) if answer.last else None
     at = f", at {answer.last}" if answer.last else ""
-    return refusal(RULE, f"preparing {what} {answer.problem}{at}: {advice}", where)
+    return OVER_LIMIT.refusal(f"preparing {what} {answer.problem}{at}: {advice}", where)
 
 
 def _rejected(job: Job, finding: Finding) -> Prepared:

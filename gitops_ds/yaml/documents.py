@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds.core.finding import Finding
+from gitops_ds.core.finding import Finding, Severity
+from gitops_ds.core.rules import advice
 
-# The rule of a plain scalar that parsers read differently.
-AMBIGUOUS: Final = "DS007"
+AMBIGUOUS: Final = advice("DS007", Severity.WARNING, "value is ambiguous in YAML")
 
 
 class Document(msgspec.Struct, frozen=True):

@@ -19,8 +19,9 @@ import orjson
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from gitops_ds.core.finding import Finding, Fix, Mend, Place, Severity, refusal
+from gitops_ds.core.finding import Finding, Fix, Mend, Place
 from gitops_ds.core.objects import Path
+from gitops_ds.core.rules import RuleDefinition, refused
 from gitops_ds.core.values import replace
 from gitops_ds.yaml import nodes, scalars
 from gitops_ds.yaml.documents import AMBIGUOUS, Document, Parsed
@@ -31,7 +32,7 @@ MAX_BYTES: Final = 10 * 1024 * 1024
 # each value takes a byte.
 _ALIASED, _ALIASED_AT_LEAST = 10, 10_000
 
-DUPLICATE: Final = "DS002"
+DUPLICATE: Final = refused("DS002", "duplicate key in an object")
 
 
 def read(file: str, data: bytes) -> Parsed:
@@ -42,20 +43,18 @@ def read(file: str, data: bytes) -> Parsed:
         return Parsed(
             (),
             (
-                refusal(
-                    nodes.SYNTAX,
-                    f"the file has {len(data):,} bytes: the limit is {MAX_BYTES:,}",
-                    Place(file),
+                nodes.SYNTAX.refusal(
+                    f"the file has {len(data):,} bytes: the limit is {MAX_BYTES:,}", Place(file)
                 ),
             ),
         )
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return Parsed(
-            (), (refusal(nodes.SYNTAX, "the file is UTF-16: save it as UTF-8", Place(file, 1, 1)),)
+            (), (nodes.SYNTAX.refusal("the file is UTF-16: save it as UTF-8", Place(file, 1, 1)),)
         )
     if data.startswith(b"\xef\xbb\xbf"):
         mark = "the file starts with a byte order mark, which some tools reject: remove it"
-        build.findings.append(Finding(nodes.SYNTAX, Severity.WARNING, mark, Place(file, 1, 1)))
+        build.findings.append(nodes.SYNTAX.warning(mark, Place(file, 1, 1)))
     try:
         for index, node in enumerate(nodes.compose(data)):
             value = build.document(node)
@@ -112,8 +111,8 @@ class _Build:
     # the index of the finding, the node, and its value
     ambiguous: list[tuple[int, Node, scalars.Scalar]] = field(default_factory=list)
 
-    def refuse(self, rule: str, message: str, node: Node | None) -> None:
-        self.findings.append(refusal(rule, message, _at(self.file, node)))
+    def refuse(self, rule: RuleDefinition, message: str, node: Node | None) -> None:
+        self.findings.append(rule.refusal(message, _at(self.file, node)))
 
     def document(self, root: Node) -> Any:
         self.left = most = min(MAX_NODES, self.spare)
@@ -271,7 +270,7 @@ class _Build:
             _at(self.file, node),
             Place(self.file, node.end_mark.line + 1, node.end_mark.column + 1),
         )
-        self.findings.append(Finding(AMBIGUOUS, Severity.WARNING, message, place, end=end))
+        self.findings.append(Finding(AMBIGUOUS.id, AMBIGUOUS.severity, message, place, end=end))
 
     def add_fixes(self, root: Node) -> None:
         """Adds path and fix, kubectl's value, to the findings on ambiguous values; quoting a string

@@ -16,7 +16,8 @@ from ruamel.yaml.main import CParser  # type: ignore[attr-defined]  # None witho
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.tag import Tag
 
-from gitops_ds.core.finding import Finding, Place, refusal
+from gitops_ds.core.finding import Finding, Place
+from gitops_ds.core.rules import refused
 
 MAX_NODES: Final = 100_000  # of one document, aliases expanded
 MAX_DEPTH: Final = 64
@@ -199,7 +200,7 @@ def _unveil(root: Node) -> None:
             waiting += node.value
 
 
-SYNTAX: Final = "DS001"
+SYNTAX: Final = refused("DS001", "file is not valid YAML")
 
 # Compiled on first use: compiling takes as long as reading ten files.
 _FORBIDDEN: Final = "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
@@ -228,21 +229,21 @@ _MESSAGES: Final = {
 
 
 def finding_of_error(file: str, data: bytes, error: YAMLError) -> Finding:
-    """The DS001 finding for an error of libyaml."""
+    """The finding for an error of libyaml."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as wrong:
-        return refusal(SYNTAX, _NOT_UTF_8, _end_of(file, data[: wrong.start].decode("utf-8")))
+        return SYNTAX.refusal(_NOT_UTF_8, _end_of(file, data[: wrong.start].decode("utf-8")))
     if not isinstance(error, MarkedYAMLError):
         forbidden = re.search(_FORBIDDEN, text)
         if forbidden is None:
-            return refusal(SYNTAX, shorten(str(error)), Place(file))
+            return SYNTAX.refusal(shorten(str(error)), Place(file))
         character = f"U+{ord(forbidden[0]):04X}"
         message = f"the character {character} is not allowed in YAML: remove it"
-        return refusal(SYNTAX, message, _end_of(file, text[: forbidden.start()]))
+        return SYNTAX.refusal(message, _end_of(file, text[: forbidden.start()]))
     if marker := re.search(_CONFLICT, text, re.MULTILINE):
         message = f"conflict markers of a merge ({marker[0].strip()}): resolve the conflict"
-        return refusal(SYNTAX, message, _end_of(file, text[: marker.start()]))
+        return SYNTAX.refusal(message, _end_of(file, text[: marker.start()]))
     mark = error.problem_mark or error.context_mark
     where = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file)
     problem = str(error.problem or error.context or "syntax error")
@@ -252,7 +253,7 @@ def finding_of_error(file: str, data: bytes, error: YAMLError) -> Finding:
         and line[mark.column : mark.column + 1] == "\t"
     ):
         problem = _TAB
-    return refusal(SYNTAX, _MESSAGES.get(problem, f"invalid YAML: {problem}"), where)
+    return SYNTAX.refusal(_MESSAGES.get(problem, f"invalid YAML: {problem}"), where)
 
 
 def shorten(text: str) -> str:

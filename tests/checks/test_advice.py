@@ -72,7 +72,7 @@ def test_a_secret_is_found_and_never_repeated(name: str, value: str) -> None:
     argument = pod(initContainers=[{"name": "init", "command": ["run", f"--{name}={value}"]}])
     config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {name: value}}
     for body in (with_env(name, value), argument, config):
-        (violation,) = unwanted_content.no_secrets(body)
+        (violation,) = unwanted_content.no_secrets.check(body)
         path, message = violation.path, violation.message
         assert value not in message
         assert value not in str(path)
@@ -99,7 +99,7 @@ def test_a_secret_is_found_and_never_repeated(name: str, value: str) -> None:
     ],
 )
 def test_a_name_that_only_mentions_a_secret_is_not_reported(name: str, value: str) -> None:
-    assert not list(unwanted_content.no_secrets(with_env(name, value)))
+    assert not list(unwanted_content.no_secrets.check(with_env(name, value)))
 
 
 SENSITIVE = (
@@ -123,7 +123,7 @@ OTHERS = (
 @pytest.mark.parametrize("path", [*SENSITIVE, *OTHERS])
 def test_a_sensitive_path_is_one_however_it_is_written(path: str) -> None:
     body = pod(volumes=[{"name": "a", "hostPath": {"path": path}}], containers=[{"name": "a"}])
-    assert bool(list(host_access.sensitive_paths(body))) is (path in SENSITIVE)
+    assert bool(list(host_access.sensitive_paths.check(body))) is (path in SENSITIVE)
 
 
 def loud(agent_class: str, body: dict[str, Any], profile: str = "") -> dict[str, Severity]:
@@ -191,7 +191,7 @@ INIT = [{"name": "init", "image": "busybox:1.37", "command": ["sysctl", "-w", "a
 def test_only_a_pod_that_idles_after_its_work_is_reported(
     containers: list[dict[str, Any]], more: dict[str, Any], expected: bool
 ) -> None:
-    result = list(workload_kind.one_time_work(pod(containers=containers, **more)))
+    result = list(workload_kind.one_time_work.check(pod(containers=containers, **more)))
     assert bool(result) is expected
 
 
@@ -209,8 +209,8 @@ def test_only_a_pod_that_idles_after_its_work_is_reported(
 )
 def test_a_component_is_known_by_the_last_part_of_its_image(image: str, expected: bool) -> None:
     body = pod(containers=[{"name": "c", "image": image}])
-    assert bool(list(workload_kind.needed_before_pods(body))) is expected
-    assert not list(workload_kind.needed_before_pods({**body, "kind": "Deployment"}))
+    assert bool(list(workload_kind.needed_before_pods.check(body))) is expected
+    assert not list(workload_kind.needed_before_pods.check({**body, "kind": "Deployment"}))
 
 
 ALLOWED = "{registries: [registry.example.com, ghcr.io/acme/, localhost:5000]}"

@@ -46,7 +46,7 @@ def can_be_met(conditions: list[dict[str, Any]]) -> bool:
 
 
 def messages(body: dict[str, Any]) -> list[str]:
-    return [violation.message for violation in affinity.terms_can_be_met(body)]
+    return [violation.message for violation in affinity.terms_can_be_met.check(body)]
 
 
 @given(st.lists(listing | being, min_size=1, max_size=4))
@@ -98,7 +98,7 @@ POOL = [{"key": "pool", "operator": "In", "values": ["a"]}]
 )
 def test_tolerations_that_match_every_node(body: dict[str, Any], is_reported: bool) -> None:
     body["metadata"] = {"annotations": {"gitops-ds.io/class": "logging"}}
-    assert bool(list(scheduling.control_plane(body))) is is_reported
+    assert bool(list(scheduling.control_plane.check(body))) is is_reported
 
 
 @pytest.mark.parametrize("values", [[], ["1", "2"], ["x", "y"]])
@@ -110,5 +110,5 @@ def test_a_comparison_without_its_one_number_is_blocking_and_does_not_crash(
         {"key": "zone", "operator": "Lt", "values": ["5"]},
     ]
     body = daemonset(conditions)
-    assert list(affinity.terms_can_be_meant(body))
-    list(affinity.terms_can_be_met(body))
+    assert list(affinity.terms_can_be_meant.check(body))
+    list(affinity.terms_can_be_met.check(body))

@@ -22,7 +22,7 @@ def test_a_device_plugin_is_not_for_every_node(tolerations: list[Any], found: bo
     body = daemonset()
     pod = body["spec"]["template"]["spec"]
     pod |= {"priorityClassName": "system-node-critical", "tolerations": tolerations}
-    assert bool(list(scheduling.control_plane(body))) is found
+    assert bool(list(scheduling.control_plane.check(body))) is found
 
 
 def test_a_label_beside_match_labels_belongs_under_it() -> None:

@@ -150,15 +150,15 @@ def agent(spec: str) -> Body:
     ],
 )
 def test_objects_that_pods_reference_are_in_the_repository(spec: str, missing: str) -> None:
-    reported = [one.message for one in cluster_rules.known_references(context(agent(spec)))]
+    reported = [one.message for one in cluster_rules.known_references.check(context(agent(spec)))]
     expected = [missing.replace(" ", " logging/")] if missing else []
     assert [message.split("has no ")[1].split(":")[0] for message in reported] == expected
     if missing:
         kind, name = missing.split()
         there = context(agent(spec), named(kind, name))
-        assert not list(cluster_rules.known_references(there))
+        assert not list(cluster_rules.known_references.check(there))
         elsewhere = context(agent(spec), named(kind, name, "other"))
-        assert list(cluster_rules.known_references(elsewhere))
+        assert list(cluster_rules.known_references.check(elsewhere))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_objects_that_pods_reference_are_in_the_repository(spec: str, missing: s
 def test_a_volume_is_for_all_nodes(modes: list[str] | None, count: int) -> None:
     wanting = agent("volumes: [{name: spool, persistentVolumeClaim: {claimName: spool}}]")
     claims = [named("PersistentVolumeClaim", "spool", spec={"accessModes": modes})] if modes else []
-    assert len(list(cluster_rules.shared_claims(context(wanting, *claims)))) == count
+    assert len(list(cluster_rules.shared_claims.check(context(wanting, *claims)))) == count
 
 
 GOOD = parsed("""
@@ -240,10 +240,10 @@ def test_the_levels_of_pod_security(spec: Body, baseline: list[str], restricted:
 def test_the_namespace_has_the_enforced_level() -> None:
     wanting, space = agent("hostPID: true"), parsed("{apiVersion: v1, kind: Namespace}")
     space["metadata"] = {"name": "logging"}
-    assert not list(cluster_rules.admitted(context(wanting)))
-    assert not list(cluster_rules.admitted(context(wanting, space)))
+    assert not list(cluster_rules.admitted.check(context(wanting)))
+    assert not list(cluster_rules.admitted.check(context(wanting, space)))
     space["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "baseline"}
-    (violation,) = cluster_rules.admitted(context(wanting, space))
+    (violation,) = cluster_rules.admitted.check(context(wanting, space))
     assert (
         violation.message == "the namespace enforces the level baseline, so that no pod can be "
         "created; violations: hostPID"

@@ -10,10 +10,9 @@ import orjson
 import pytest
 
 from gitops_ds.checks.engine import catalogue, rule_table
-from gitops_ds.checks.schema import manifests
 from gitops_ds.core.finding import Finding
 from tests.checks import test_node_pages
-from tests.checks.test_rule_pages import manifest
+from tests.checks.test_rule_pages import OF_FILES, manifest
 from tests.cli.test_fix_pages import looked_at
 
 # What a rule should bring where one example or another allows it. Safe: nothing else changes its
@@ -42,7 +41,7 @@ OTHERWISE: Final = {
 }
 
 WIDE: Final = frozenset(test_node_pages.RULES) - test_node_pages.ELSEWHERE
-NARROW: Final = frozenset(rule.id for rule in (*manifests.RULES, *rule_table.RULES)) - WIDE
+NARROW: Final = OF_FILES.union(rule.id for rule in rule_table.RULES) - WIDE
 # Findings about a file's text would get lost in merging an example into a whole manifest.
 OF_TEXT: Final = frozenset(("DS001", "DS002", "DS007"))
 HEAD: Final = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: agent, namespace: logging}\n"

@@ -18,27 +18,26 @@ import pytest
 
 from gitops_ds.checks.change import object_changes, promotion
 from gitops_ds.checks.cluster import cluster_rules
-from gitops_ds.checks.engine import catalogue, repository_rules
-from gitops_ds.checks.schema import custom_rules
+from gitops_ds.checks.engine import catalogue, rule_table
 from gitops_ds.cli.commands import cluster_snapshot
 from gitops_ds.cli.commands.check import run
 from gitops_ds.cli.commands.check.model import CheckInput, CheckOptions
 from gitops_ds.core.finding import Finding
 from gitops_ds.core.live import Live
 from gitops_ds.core.objects import Body
+from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.core.sources.source_tree import SourceTree
-from tests.checks.test_rule_pages import GOOD, over, parsed
+from tests.checks.test_rule_pages import GOOD, OF_FILES, OF_THE_CHECK, over, parsed
 from tests.plan import world
 
 SECTIONS = ("base", "head", "nodes", "live", "once", "again")
-TABLES = (
-    cluster_rules.RULES,
-    object_changes.RULES,
-    promotion.RULES,
-    repository_rules.RULES,
-    (custom_rules.RULE,),
+OVER_OBJECTS: tuple[RuleDefinition, ...] = (
+    *cluster_rules.RULES,
+    *object_changes.RULES,
+    *promotion.RULES,
 )
-RULES = sorted({rule.id for table in TABLES for rule in table})
+NARROW = OF_FILES.union(rule.id for rule in (*rule_table.RULES, *OF_THE_CHECK))
+RULES = sorted({rule.id for rule in OVER_OBJECTS} | {rule.id for rule in catalogue.rows()} - NARROW)
 # Only the form of their pages is tested: this frame lacks the objects that pods reference.
 ELSEWHERE = frozenset(("DS416", "DS417", "DS516"))
 

@@ -33,7 +33,7 @@ def refused(file: Path) -> set[str]:
     found = {finding.rule for finding in parsed.findings if finding.refused}
     for one in parsed.documents:
         for body in one.value["items"] if one.value.get("kind") == "List" else [one.value]:
-            shape = {complaint.rule for complaint in manifests.check(body) if complaint.refused}
+            shape = {complaint.rule.id for complaint in manifests.check(body) if complaint.refused}
             found |= shape or {hit.rule.id for hit in rule_table.check(body) if hit.rule.refused}
     return found - {"DS008"}
 

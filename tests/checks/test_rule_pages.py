@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.checks.engine import catalogue, rule_table
+from gitops_ds.checks.engine import catalogue, rule_table, suppressions
 from gitops_ds.checks.engine.rule import Violation
 from gitops_ds.checks.schema import manifests
 from gitops_ds.core.objects import show_path
 from gitops_ds.kube.apimachinery import kubernetes_versions
-from gitops_ds.yaml import parser
+from gitops_ds.source import rules
+from gitops_ds.yaml import libyaml, nodes, parser
+from gitops_ds.yaml.documents import AMBIGUOUS
 from tests import goldens
 
 # Advice about the wrong examples of its page.
@@ -97,7 +99,7 @@ def found(rule: str, example: str) -> list[Any]:
         for complaint in manifests.check(body, (kubernetes_versions.NEWEST,))
         if complaint.refused
     ]
-    assert {error.rule for error in shape} <= {rule}, "another rule sees it first"
+    assert {error.rule.id for error in shape} <= {rule}, "another rule sees it first"
     return shape or [hit for row in rule_table.RULES if row.id == rule for hit in row.check(body)]
 
 
@@ -146,14 +148,20 @@ def of_file(example: str) -> set[str]:
     rules = {finding.rule for finding in file.findings}
     for one in file.documents:
         body = one.value if "kind" in one.value else over(parsed(GOOD), one.value)
-        rules |= {error.rule for error in manifests.check(body, BOTH) if error.refused}
+        rules |= {error.rule.id for error in manifests.check(body, BOTH) if error.refused}
     return rules
 
 
+# About suppressions and rules, without examples.
+OF_THE_CHECK = (suppressions.UNUSED, suppressions.UNANSWERED, rule_table.CRASHED)
+# The parser and the schemas find the violations of these rules.
+OF_FILES = {rule.id for rule in (rules.UNKNOWN_FIELD, rules.WRONG_TYPE, nodes.SYNTAX)}.union(
+    rule.id for rule in (libyaml.DUPLICATE, AMBIGUOUS, manifests.API_VERSION, manifests.ELSEWHERE)
+)
 BOTH = (kubernetes_versions.OLDEST, kubernetes_versions.NEWEST)
 
 
-@pytest.mark.parametrize("rule", [rule.id for rule in manifests.RULES])
+@pytest.mark.parametrize("rule", sorted(OF_FILES))
 def test_a_rule_about_files_finds_what_its_page_calls_wrong_and_nothing_else(rule: str) -> None:
     page = catalogue.page_of(rule)
     assert page is not None

@@ -5,8 +5,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from inspect import unwrap
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import click
 import orjson
@@ -14,26 +17,27 @@ import pytest
 from click.testing import CliRunner
 
 from gitops_ds import cli
-from gitops_ds.checks.engine import catalogue
+from gitops_ds.checks.change import object_changes, promotion
+from gitops_ds.checks.cluster import cluster_rules
+from gitops_ds.checks.engine import catalogue, rule_table
+from gitops_ds.checks.engine.contexts import ChangeSides, ClusterContext, ClusterStep
+from gitops_ds.checks.engine.rule import Rule
+from gitops_ds.core.objects import Body
 from gitops_ds.deploy.pipeline import prepare
+from tests.checks.test_rule_pages import OF_THE_CHECK
 from tests.plan import world
 
 SOURCES = Path(catalogue.__file__).parents[1]
 RETIRED = {"DS807"}  # a number is not used again
-OF_THE_CHECK = ("DS902", "DS903", "DS904")  # about suppressions and rules, without examples
-FAMILIES = {0: 18, 100: 8, 200: 12, 300: 25, 400: 21, 500: 16, 600: 9, 700: 10, 800: 8, 900: 4}
 PARAMETERS = orjson.dumps(
     {"type": "object", "properties": {"version": {"type": "string"}, "more": {"type": "string"}}}
 )
 
 
-def named(pattern: str) -> set[str]:
-    """The literals of this form anywhere in the sources: what a finding can carry."""
-    return {
-        name
-        for file in SOURCES.rglob("*.py")
-        for name in re.findall(f'"({pattern})"', file.read_text(encoding="utf-8"))
-    }
+def literals() -> Iterator[str]:
+    """The IDs of rules in the code: what a finding can carry."""
+    for file in SOURCES.parent.rglob("*.py"):
+        yield from re.findall(r'"((?:DS|SRC)\d{3})"', file.read_text(encoding="utf-8"))
 
 
 def explained(rule: str) -> str:
@@ -44,15 +48,31 @@ def explained(rule: str) -> str:
 
 
 def test_the_list_holds_every_rule_that_a_finding_can_name_and_no_other() -> None:
-    listed = {row.id for row in catalogue.rows()}
-    numbered = {
-        f"DS{family + number:03}"
-        for family, count in FAMILIES.items()
-        for number in range(1, count + 1)
-    }
-    assert listed == numbered - RETIRED, "raise the number of the family in FAMILIES"
-    assert named(r"DS\d{3}") == listed
-    assert named(r"SRC\d{3}") == set(catalogue.OF_FILES)
+    listed = [*(row.id for row in catalogue.rows()), *catalogue.of_files()]
+    assert sorted(literals()) == sorted(listed), "the ID of a case is in its declaration alone"
+
+
+def test_the_numbers_of_a_family_have_no_gap() -> None:
+    used = {row.id for row in catalogue.rows()} | RETIRED
+    changelog = (SOURCES.parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\bDS\d{3}\b", changelog)) <= used, "add a removed rule to RETIRED"
+    for family, rules in groupby(sorted(used), key=lambda rule: rule[:3]):
+        numbers = list(rules)
+        assert numbers == [f"{family}{number:02}" for number in range(1, len(numbers) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("context", "rules"),
+    [
+        (Body, rule_table.RULES),
+        (ClusterContext, cluster_rules.RULES),
+        (ChangeSides, object_changes.RULES),
+        (Iterable[ClusterStep], promotion.RULES),
+    ],
+)
+def test_the_rules_of_a_table_take_its_context(context: Any, rules: Iterable[Rule[Any]]) -> None:
+    first = {rule.id: next(iter(get_type_hints(unwrap(rule.check)).values())) for rule in rules}
+    assert first == dict.fromkeys(first, context)
 
 
 @pytest.mark.parametrize("rule", sorted({row.id for row in catalogue.rows()}))
@@ -63,7 +83,7 @@ def test_a_rule_is_explained_under_the_summary_of_its_row_where_it_has_one(rule:
     assert len(summaries) > 1 or title == f"# {rule}: {summaries[0]}"
     page = catalogue.page_of(rule)
     assert page is not None
-    if rule not in OF_THE_CHECK:
+    if rule not in {row.id for row in OF_THE_CHECK}:
         assert page.sources
         assert page.wrong
         assert len(page.right) >= 2

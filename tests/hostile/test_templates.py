@@ -15,7 +15,8 @@ from gitops_ds.core.values import replace
 from gitops_ds.deploy.templates import template_object
 from gitops_ds.deploy.templates.template_object import TemplateObject
 from gitops_ds.deploy.templates.template_selector import TemplateSelector
-from gitops_ds.service.prepare_process import RULE, Preparing
+from gitops_ds.service.prepare_process import Preparing
+from gitops_ds.source import rules
 from gitops_ds.source.sandbox import limited_process, memory
 from gitops_ds.source.sandbox.limited_process import ProcessLimits, ProcessResult
 from tests.plan.world import daemonset
@@ -58,7 +59,7 @@ def test_a_slow_template_fails_and_the_others_are_rendered_outside_of_the_event_
     rendered = asyncio.run(preparing.rendered((hostile, good), TemplateSelector()))
     assert time.process_time() - began < SECONDS, "of this process alone"
     (finding,) = rendered[hostile.commit].broken
-    assert (finding.rule, finding.refused) == (RULE, True)
+    assert (finding.rule, finding.refused) == (rules.OVER_LIMIT.id, True)
     assert f"preparing configmap/n/hostile takes more than {SECONDS:g} s" in finding.message
     assert [key.name for key in rendered[good.commit].manifests] == ["agent"]
 

@@ -21,7 +21,7 @@ from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.commits import CommitRejected, CommitWaits, NewCommit
 from gitops_ds.core.events.deployer import Applied, Reconciled, ReconcileFailed
 from gitops_ds.core.events.requests import CommitHeld, Suspended
-from gitops_ds.core.finding import Place, refusal
+from gitops_ds.core.finding import Place
 from gitops_ds.core.health import Health, HealthState, NodeCounts
 from gitops_ds.core.objects import CommitId, Key
 from gitops_ds.core.rollouts.staged_rollout import StageState
@@ -30,6 +30,7 @@ from gitops_ds.core.skip_reasons import Skipped, SkipReason
 from gitops_ds.core.values import replace
 from gitops_ds.forges.contract import StatusState as Shown
 from gitops_ds.service.notifications.commit_progress import CommitStage, CommitTracker, StageKind
+from gitops_ds.source import rules
 from gitops_ds.status import cluster_reports
 from gitops_ds.status.agents import Agent
 from tests import profiles
@@ -274,12 +275,14 @@ def test_a_commit_that_is_not_applied_has_the_reason_without_secrets() -> None:
     forge.handle(
         new(ONE),
         CommitRejected(
-            0.0, ONE, (refusal("DS101", f"no such field {token}", Place("a.yaml", 3, 5)),)
+            0.0,
+            ONE,
+            (rules.UNKNOWN_FIELD.refusal(f"no such field {token}", Place("a.yaml", 3, 5)),),
         ),
     )
     ((_, state, words),) = forge.look(agent(A, "0" * 40, WELL))
     assert state == "failure"
-    assert words.startswith("not applied: a.yaml:3:5: DS101 no such field ")
+    assert words.startswith("not applied: a.yaml:3:5: DS003 no such field ")
     assert token not in words
     forge.handle(new(TWO), wrote(A), ended(TWO, Skipped(SkipReason.REFUSED, "quota", A)))
     assert ("2", "failure", "not applied: quota") in forge.look(agent(A, TWO, WELL))
@@ -377,7 +380,9 @@ RECORDS = st.one_of(
     st.just(ReconcileFailed(0.0, "no")),
     st.builds(lambda commit: Suspended(0.0, commit, 1), COMMITS),
     st.builds(lambda commit: CommitWaits(0.0, commit, "waits"), COMMITS),
-    st.builds(lambda commit: CommitRejected(0.0, commit, (refusal("DS101", "no"),)), COMMITS),
+    st.builds(
+        lambda commit: CommitRejected(0.0, commit, (rules.UNKNOWN_FIELD.refusal("no"),)), COMMITS
+    ),
 )
 LOOKS = st.lists(
     st.builds(agent, st.sampled_from([A, B]), COMMITS, HEALTHS),

@@ -26,13 +26,14 @@ from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.commits import CommitRejected, NewCommit
 from gitops_ds.core.events.drift import DriftContested, DriftCorrected, DriftDetected, DriftPaused
 from gitops_ds.core.events.startup_taints import StartupTaintsRemoved
-from gitops_ds.core.finding import Place, refusal
+from gitops_ds.core.finding import Place
 from gitops_ds.core.health import Health, HealthState
 from gitops_ds.core.objects import CommitId, Digest, Key
 from gitops_ds.core.skip_reasons import DriftPolicy, Skipped, SkipReason
 from gitops_ds.core.sources.bundle import Manifest, Origin, Pointer
 from gitops_ds.core.sources.source_status import Condition, SourceStatus
 from gitops_ds.core.startup_taints import OWN
+from gitops_ds.source import rules
 from tests.daemonset.world import World, daemonset
 
 for _module in pkgutil.walk_packages(model.__path__, f"{model.__name__}."):
@@ -153,7 +154,9 @@ def _of_deployers() -> Iterator[Event]:
     for rewritten in (False, True):
         yield NewCommit(1.0, COMMIT, "subject", "author", rewritten)
     path = ("stringData", "token")
-    quoting = refusal("DS004", f'write "{DATA}"', Place("a.yaml", 3, 5), object=SECRET, path=path)
+    quoting = rules.WRONG_TYPE.refusal(
+        f'write "{DATA}"', Place("a.yaml", 3, 5), object=SECRET, path=path
+    )
     for commit in (None, COMMIT):
         yield CommitRejected(1.0, commit, (quoting,))
     for operation in Operation:

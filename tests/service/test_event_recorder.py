@@ -16,13 +16,14 @@ from gitops_ds.core.events import deployer
 from gitops_ds.core.events.base import ActionFailed, Event, Performed
 from gitops_ds.core.events.commits import CommitRejected, NewCommit
 from gitops_ds.core.events.rollouts import RolloutHalted, StageOpened, StagePassed
-from gitops_ds.core.finding import Place, refusal
+from gitops_ds.core.finding import Place
 from gitops_ds.core.objects import DAEMONSET, EVENT, NAMESPACE, POD, CommitId, Key
 from gitops_ds.core.rollouts.staged_rollout import Halt
 from gitops_ds.core.skip_reasons import Skipped, SkipReason
 from gitops_ds.notify import kube_events
 from gitops_ds.notify.kube_events import EventCorrelator, InvolvedObject, KubeEvent
 from gitops_ds.service.event_recorder import COMPONENT, CONTROLLER, KubeEventWriter
+from gitops_ds.source import rules
 from gitops_ds.testing import simulator
 from tests.simulator import setup
 
@@ -33,7 +34,9 @@ REASONS = [
     (NewCommit(1.0, COMMIT, "one", "Ann"), "NewCommit", False),
     (NewCommit(1.0, COMMIT, "one", "Ann", rewritten=True), "HistoryRewritten", True),
     (
-        CommitRejected(1.0, COMMIT, (refusal("DS003", "a typo", Place("a.yaml", 3, 1)),)),
+        CommitRejected(
+            1.0, COMMIT, (rules.UNKNOWN_FIELD.refusal("a typo", Place("a.yaml", 3, 1)),)
+        ),
         "CommitRejected",
         True,
     ),

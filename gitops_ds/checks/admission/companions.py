@@ -21,7 +21,7 @@ _BYTES_AT_MOST: Final = 1024 * 1024
 
 
 def missing(body: Body) -> Iterator[Violation]:
-    """DS005: required fields."""
+    """Required fields."""
     metadata = section(body.get("metadata"))
     if metadata.get("name") == "":
         yield Violation(("metadata", "name"), "name is required and must not be empty")
@@ -38,7 +38,7 @@ def missing(body: Body) -> Iterator[Violation]:
 
 
 def values(body: Body) -> Iterator[Violation]:
-    """DS006: values that are not allowed, alone or in combination."""
+    """Values that are not allowed, alone or in combination."""
     metadata = section(body.get("metadata"))
     if metadata.get("uid"):
         yield Violation(("metadata", "uid"), "uid identifies an object of one cluster: remove it")
@@ -99,21 +99,21 @@ def _missing_of_role(body: Body) -> Iterator[Violation]:
 def _missing_of_binding(body: Body) -> Iterator[Violation]:
     if section(body.get("roleRef")).get("name") == "":
         yield Violation(("roleRef", "name"), "the name of the role is required")
-    for index, one in enumerate(items(body.get("subjects"))):
-        name, of_account = one.get("name"), one.get("kind") == "ServiceAccount"
+    for index, subject in enumerate(items(body.get("subjects"))):
+        name, of_account = subject.get("name"), subject.get("kind") == "ServiceAccount"
         if name == "":
             yield Violation(("subjects", index, "name"), "the name of the subject is required")
         # The default in a RoleBinding is the namespace of the binding:
         # https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects
-        if body["kind"] == "ClusterRoleBinding" and of_account and not one.get("namespace"):
+        if body["kind"] == "ClusterRoleBinding" and of_account and not subject.get("namespace"):
             yield Violation(
                 ("subjects", index), f'the service account "{name or ""}" requires a namespace'
             )
 
 
 def _missing_of_account(body: Body) -> Iterator[Violation]:
-    for index, one in enumerate(items(body.get("secrets"))):
-        if one.get("name") is None:
+    for index, secret in enumerate(items(body.get("secrets"))):
+        if secret.get("name") is None:
             yield Violation(("secrets", index), "the name of the secret is required")
 
 
@@ -235,25 +235,25 @@ def _service_ports(spec: Spec, kind: str) -> Iterator[Violation]:
 def _service_addresses(spec: Spec, kind: str) -> Iterator[Violation]:
     own, several = spec.get("clusterIP") or "", spec.get("clusterIPs") or []
     if kind != "ExternalName":
-        for place, one in [
+        for place, address in [
             (("spec", "clusterIP"), own),
-            *((("spec", "clusterIPs", at), one) for at, one in enumerate(several)),
+            *((("spec", "clusterIPs", at), address) for at, address in enumerate(several)),
         ]:
-            if one not in ("", "None") and not pods.is_address(one):
-                yield Violation(place, f'"{one}" is neither an IP address nor None')
+            if address not in ("", "None") and not pods.is_address(address):
+                yield Violation(place, f'"{address}" is neither an IP address nor None')
         if several and several[0] != own and (own or len(several) > 2):
             yield Violation(("spec", "clusterIPs"), "the first of clusterIPs must be clusterIP")
-    for index, one in enumerate(spec.get("externalIPs") or ()):
-        if not pods.is_address(one or "") or not _from_outside(one):
+    for index, address in enumerate(spec.get("externalIPs") or ()):
+        if not pods.is_address(address or "") or not _from_outside(address):
             yield Violation(
                 ("spec", "externalIPs", index),
-                f'"{one}" is not an address that is reachable from outside',
+                f'"{address}" is not an address that is reachable from outside',
             )
-    for index, one in enumerate(spec.get("loadBalancerSourceRanges") or ()):
-        if not _is_range(str(one or "").strip()):
+    for index, source_range in enumerate(spec.get("loadBalancerSourceRanges") or ()):
+        if not _is_range(str(source_range or "").strip()):
             yield Violation(
                 ("spec", "loadBalancerSourceRanges", index),
-                f'"{one}" is not a valid CIDR, such as 10.0.0.0/8',
+                f'"{source_range}" is not a valid CIDR, such as 10.0.0.0/8',
             )
 
 
@@ -287,10 +287,12 @@ def _values_of_role(body: Body) -> Iterator[Violation]:
                     ("rules", index),
                     "a rule must have either resources or nonResourceURLs: split it in two",
                 )
-    for index, one in enumerate(
+    for index, selector in enumerate(
         items(section(body.get("aggregationRule")).get("clusterRoleSelectors"))
     ):
-        yield from label_selectors.selector(("aggregationRule", "clusterRoleSelectors", index), one)
+        yield from label_selectors.selector(
+            ("aggregationRule", "clusterRoleSelectors", index), selector
+        )
 
 
 def _values_of_binding(body: Body) -> Iterator[Violation]:
@@ -304,16 +306,16 @@ def _values_of_binding(body: Body) -> Iterator[Violation]:
             ("roleRef", "kind"),
             "a ClusterRoleBinding requires a ClusterRole: use a RoleBinding for a Role",
         )
-    for index, one in enumerate(items(body.get("subjects"))):
+    for index, subject in enumerate(items(body.get("subjects"))):
         group, expected_group = (
-            one.get("apiGroup"),
-            "" if one.get("kind") == "ServiceAccount" else _GROUP,
+            subject.get("apiGroup"),
+            "" if subject.get("kind") == "ServiceAccount" else _GROUP,
         )
         if group is not None and group != expected_group and group:
             shown = f"is {expected_group}" if expected_group else "is empty"
             yield Violation(
                 ("subjects", index, "apiGroup"),
-                f'the apiGroup of a {one.get("kind")} {shown}, not "{group}"',
+                f'the apiGroup of a {subject.get("kind")} {shown}, not "{group}"',
             )
 
 

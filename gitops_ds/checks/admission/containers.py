@@ -28,7 +28,7 @@ _USER_AT_MOST: Final = (1 << 31) - 1
 
 
 def missing(body: Body) -> Iterator[Violation]:
-    """DS005: required fields of a container."""
+    """Required fields of a container."""
     for way, container in containers(body):
         for field in ("name", "image"):
             if container.get(field) == "" or (field == "image" and container.get(field) is None):
@@ -36,7 +36,7 @@ def missing(body: Body) -> Iterator[Violation]:
         if "env" in container or "envFrom" in container:
             yield from environment.missing(way, container)
         for place, handler in _handlers(way, container):
-            if not any(handler.get(one) is not None for one in _HANDLERS):
+            if not any(handler.get(kind) is not None for kind in _HANDLERS):
                 yield Violation(
                     place, f"{place[-1]} has no handler: set one of {', '.join(_HANDLERS[:4])}"
                 )
@@ -52,9 +52,7 @@ def missing(body: Body) -> Iterator[Violation]:
 
 
 def missing_of_profile(way: Path, context: Spec, field: str) -> Iterator[Violation]:
-    """DS005: the required fields of a security profile: its type, and the file of the type
-    Localhost.
-    """
+    """The required fields of a security profile: its type, and the file of the type Localhost."""
     profile = context.get(field)
     if profile is None:
         return
@@ -79,7 +77,7 @@ def _handlers(way: Path, container: Spec) -> Iterator[tuple[Path, Spec]]:
 
 
 def values(body: Body) -> Iterator[Violation]:
-    """DS006: values of a container's fields that are not allowed, alone or in combination."""
+    """Values of a container's fields that are not allowed, alone or in combination."""
     for _, spec in pod_specs(body):
         windows = section(spec.get("os")).get("name") == "windows"
         for way, container in containers(body):
@@ -108,13 +106,13 @@ def values(body: Body) -> Iterator[Violation]:
 
 def _handler(place: Path, handler: Spec) -> Iterator[Violation]:
     name = str(place[-1])
-    types = [one for one in _HANDLERS if handler.get(one) is not None]
+    types = [kind for kind in _HANDLERS if handler.get(kind) is not None]
     if len(types) > 1:
         yield Violation(place, f"{name} has {' and '.join(types)}: only one is allowed")
-    for one in ("httpGet", "tcpSocket", "grpc"):
-        port = section(handler.get(one)).get("port")
-        if port is not None and (problem := wrong_port(port, named=one != "grpc")):
-            yield Violation((*place, one, "port"), problem)
+    for kind in ("httpGet", "tcpSocket", "grpc"):
+        port = section(handler.get(kind)).get("port")
+        if port is not None and (problem := wrong_port(port, named=kind != "grpc")):
+            yield Violation((*place, kind, "port"), problem)
     for index, header in enumerate(items(section(handler.get("httpGet")).get("httpHeaders"))):
         if not _HEADER.match(str(header.get("name") or "")):
             yield Violation(

@@ -62,11 +62,11 @@ _DIVISORS: Final = frozenset(
 
 
 def missing(way: Path, container: Spec) -> Iterator[Violation]:
-    """DS005: required fields of environment variables and their sources."""
-    for index, one in enumerate(items(container.get("env"))):
-        if one.get("name") == "":
+    """Required fields of environment variables and their sources."""
+    for index, variable in enumerate(items(container.get("env"))):
+        if variable.get("name") == "":
             yield Violation((*way, "env", index, "name"), "the name of the variable is required")
-        source = one.get("valueFrom")
+        source = variable.get("valueFrom")
         if source is None:
             continue
         place = (*way, "env", index, "valueFrom")
@@ -82,25 +82,27 @@ def missing(way: Path, container: Spec) -> Iterator[Violation]:
                 for key in keys:
                     if not reference.get(key):
                         yield Violation((*place, field), f"{field} requires a {key}")
-    for index, one in enumerate(items(container.get("envFrom"))):
+    for index, env_source in enumerate(items(container.get("envFrom"))):
         place = (*way, "envFrom", index)
-        named = [field for field in ("configMapRef", "secretRef") if one.get(field) is not None]
+        named = [
+            field for field in ("configMapRef", "secretRef") if env_source.get(field) is not None
+        ]
         if not named:
             yield Violation(place, "envFrom has no source: set configMapRef or secretRef")
         for field in named:
-            if not one[field].get("name"):
+            if not env_source[field].get("name"):
                 yield Violation((*place, field), f"{field} requires a name")
 
 
 def values(way: Path, container: Spec) -> Iterator[Violation]:
-    """DS006: values of environment variables that are not allowed, alone or in combination."""
-    for index, one in enumerate(items(container.get("env"))):
-        source = one.get("valueFrom")
+    """Values of environment variables that are not allowed, alone or in combination."""
+    for index, variable in enumerate(items(container.get("env"))):
+        source = variable.get("valueFrom")
         if source is None:
             continue
         place = (*way, "env", index, "valueFrom")
         sources = [field for field in _SOURCES if source.get(field) is not None]
-        if sources and one.get("value"):
+        if sources and variable.get("value"):
             yield Violation(place, "a variable must have either value or valueFrom, not both")
         elif len(sources) > 1:
             yield Violation(place, f"valueFrom has {' and '.join(sources)}: only one is allowed")
@@ -108,8 +110,8 @@ def values(way: Path, container: Spec) -> Iterator[Violation]:
             yield from field_of_pod((*place, "fieldRef"), reference, _FIELDS_OF_VARIABLES)
         if reference := source.get("resourceFieldRef"):
             yield from resource_of_container((*place, "resourceFieldRef"), reference)
-    for index, one in enumerate(items(container.get("envFrom"))):
-        if one.get("configMapRef") is not None and one.get("secretRef") is not None:
+    for index, env_source in enumerate(items(container.get("envFrom"))):
+        if env_source.get("configMapRef") is not None and env_source.get("secretRef") is not None:
             yield Violation(
                 (*way, "envFrom", index),
                 "envFrom has configMapRef and secretRef: only one is allowed",
@@ -172,8 +174,8 @@ def resource_of_container(place: Path, reference: Spec) -> Iterator[Violation]:
 
 def files(way: Path, container: Spec, spec: Spec) -> Iterator[Violation]:
     """Violations of a variable from a file: the file must be in an emptyDir of the pod."""
-    for index, one in enumerate(items(container.get("env"))):
-        reference = (one.get("valueFrom") or {}).get("fileKeyRef")
+    for index, variable in enumerate(items(container.get("env"))):
+        reference = (variable.get("valueFrom") or {}).get("fileKeyRef")
         if reference is not None:
             name = reference.get("volumeName")
             volumes = (

@@ -1,4 +1,4 @@
-"""DS011: validation of names, labels and annotations by the API server, of an object and of its
+"""Validation of names, labels and annotations by the API server, of an object and of its
 fields: referenced objects, variables, keys, scheduling gates, hosts.
 
 Sources: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/,
@@ -20,10 +20,12 @@ from gitops_ds.checks.engine.rule import (
     items,
     pod_path,
     pod_specs,
+    rule,
     section,
 )
 from gitops_ds.core.objects import Body, Path, group_of
 from gitops_ds.kube.apimachinery import builtin_resources
+from gitops_ds.source.rules import INVALID_NAME
 
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?\Z")
 _SUBDOMAIN: Final = re.compile(
@@ -37,8 +39,9 @@ _ONE_LABEL: Final = frozenset({"Namespace", "Service"})
 _ANNOTATIONS_AT_MOST: Final = 256 * 1024
 
 
+@rule(INVALID_NAME)
 def names(body: Body) -> Iterator[Violation]:
-    """DS011: names of the object, its namespace, containers, ports and volumes; keys and values of
+    """Names of the object, its namespace, containers, ports and volumes; keys and values of
     labels; the size of annotations; names in fields.
     """
     yield from _metadata(body)
@@ -111,10 +114,12 @@ def _metadata(body: Body) -> Iterator[Violation]:
         yield Violation(("metadata", "generateName"), f'"{prefix}" is not a valid name prefix')
     if (problem := _no_label(namespace)) and not _is_of_whole_cluster(body):
         yield Violation(("metadata", "namespace"), problem)
-    for index, one in enumerate(metadata.get("finalizers") or ()):
-        if not qualified(one or "") or ("/" not in one and one not in _FINALIZERS):
+    for index, finalizer in enumerate(metadata.get("finalizers") or ()):
+        if not qualified(finalizer or "") or (
+            "/" not in finalizer and finalizer not in _FINALIZERS
+        ):
             yield Violation(
-                ("metadata", "finalizers", index), f'"{one}" is not a valid finalizer name'
+                ("metadata", "finalizers", index), f'"{finalizer}" is not a valid finalizer name'
             )
     yield from _labels(("metadata",), metadata)
 
@@ -248,10 +253,10 @@ def _of_pod(way: Path, spec: Spec) -> Iterator[Violation]:
 
 def _of_lists(way: Path, spec: Spec) -> Iterator[Violation]:
     for field, key in _GATES:
-        for index, one in enumerate(items(spec.get(field))):
-            if not qualified(str(one.get(key) or "")):
+        for index, gate in enumerate(items(spec.get(field))):
+            if not qualified(str(gate.get(key) or "")):
                 yield Violation(
-                    (*way, field, index, key), f'"{one.get(key)}" is not a valid condition type'
+                    (*way, field, index, key), f'"{gate.get(key)}" is not a valid condition type'
                 )
     for index, alias in enumerate(items(spec.get("hostAliases"))):
         for number, name in enumerate(alias.get("hostnames") or ()):
@@ -260,32 +265,33 @@ def _of_lists(way: Path, spec: Spec) -> Iterator[Violation]:
                     (*way, "hostAliases", index, "hostnames", number),
                     f'"{name}" is not a valid host name',
                 )
-    for index, one in enumerate(items(spec.get("resourceClaims"))):
-        if not label(str(one.get("name") or "")):
+    for index, claim in enumerate(items(spec.get("resourceClaims"))):
+        if not label(str(claim.get("name") or "")):
             yield Violation(
-                (*way, "resourceClaims", index, "name"), f'"{one.get("name")}" is not a valid name'
+                (*way, "resourceClaims", index, "name"),
+                f'"{claim.get("name")}" is not a valid name',
             )
 
 
 def _of_variables(way: Path, container: Spec) -> Iterator[Violation]:
-    for index, one in enumerate(items(container.get("env"))):
-        if (name := one.get("name")) and not _VARIABLE.match(name):
+    for index, variable in enumerate(items(container.get("env"))):
+        if (name := variable.get("name")) and not _VARIABLE.match(name):
             yield Violation(
                 (*way, "env", index, "name"),
                 f'"{name}" is not a valid variable name: printable ASCII without "="',
             )
-        if source := one.get("valueFrom"):
+        if source := variable.get("valueFrom"):
             for field in ("configMapKeyRef", "secretKeyRef"):
                 if reference := source.get(field):
                     yield from _reference((*way, "env", index, "valueFrom", field), reference)
-    for index, one in enumerate(items(container.get("envFrom"))):
-        if (prefix := one.get("prefix")) and not _VARIABLE.match(prefix):
+    for index, env_source in enumerate(items(container.get("envFrom"))):
+        if (prefix := env_source.get("prefix")) and not _VARIABLE.match(prefix):
             yield Violation(
                 (*way, "envFrom", index, "prefix"),
                 f'"{prefix}" is not a valid prefix of a variable name: printable ASCII without "="',
             )
         for field in ("configMapRef", "secretRef"):
-            if reference := one.get(field):
+            if reference := env_source.get(field):
                 yield from _reference((*way, "envFrom", index, field), reference, ("name",))
 
 
@@ -339,10 +345,15 @@ def _of_binding(body: Body) -> Iterator[Violation]:
             ("roleRef", "name"),
             f'"{name}" is not a valid role name: it must not contain "/" or "%"',
         )
-    for index, one in enumerate(items(body.get("subjects"))):
-        if one.get("kind") == "ServiceAccount" and one.get("name") and not subdomain(one["name"]):
+    for index, subject in enumerate(items(body.get("subjects"))):
+        if (
+            subject.get("kind") == "ServiceAccount"
+            and subject.get("name")
+            and not subdomain(subject["name"])
+        ):
             yield Violation(
-                ("subjects", index, "name"), f'"{one["name"]}" is not a valid service account name'
+                ("subjects", index, "name"),
+                f'"{subject["name"]}" is not a valid service account name',
             )
 
 

@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.checks.admission import object_names
-from gitops_ds.checks.engine.rule import Violation, at, containers, items, pod_specs, section
+from gitops_ds.checks.engine.rule import Violation, at, containers, items, pod_specs, rule, section
+from gitops_ds.checks.schema import error_messages
 from gitops_ds.core.finding import Fix, Mend
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import refused
 from gitops_ds.kube.apimachinery import quantities
 
 _AMOUNTS: Final[Mapping[str, tuple[Path, ...]]] = {
@@ -23,8 +25,9 @@ _AMOUNTS: Final[Mapping[str, tuple[Path, ...]]] = {
 }
 
 
+@rule(refused("DS010", "quantity is invalid"))
 def amounts(body: Body) -> Iterator[Violation]:
-    """DS010: invalid and negative quantities."""
+    """Invalid and negative quantities."""
     for path, value in _quantities(body):
         try:
             amount = quantities.parse(value)
@@ -42,7 +45,9 @@ def amounts(body: Body) -> Iterator[Violation]:
 
 _SLIP: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]i?)b?\Z", re.IGNORECASE | re.ASCII)
 # By the lower-case suffix. A lower-case m is a valid suffix (milli).
-_SUFFIXES: Final = {one.lower(): one for one in ("k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti")}
+_SUFFIXES: Final = {
+    suffix.lower(): suffix for suffix in ("k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti")
+}
 
 
 def _meant(text: str) -> str:
@@ -87,15 +92,16 @@ def _amounts_of(place: Path, amounts: Any) -> Iterator[tuple[Path, Any]]:
 _INTEGER: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,17})\Z")
 
 
+@rule(refused("DS304", "toleration is invalid"))
 def tolerations(body: Body) -> Iterator[Violation]:
-    """DS304: invalid tolerations."""
+    """Invalid tolerations."""
     for path, spec in pod_specs(body):
-        for index, one in enumerate(items(spec.get("tolerations"))):
+        for index, toleration in enumerate(items(spec.get("tolerations"))):
             way = (*path, "tolerations", index)
             key, operator, value = (
-                one.get("key") or "",
-                one.get("operator") or "Equal",
-                one.get("value") or "",
+                toleration.get("key") or "",
+                toleration.get("operator") or "Equal",
+                toleration.get("value") or "",
             )
             if key and not object_names.qualified(key):
                 yield Violation((*way, "key"), f'"{key}" is not a valid taint key')
@@ -122,7 +128,10 @@ def tolerations(body: Body) -> Iterator[Violation]:
                 yield Violation(
                     (*way, "value"), f'operator {operator} requires an integer, not "{value}"'
                 )
-            if one.get("tolerationSeconds") is not None and one.get("effect") != "NoExecute":
+            if (
+                toleration.get("tolerationSeconds") is not None
+                and toleration.get("effect") != "NoExecute"
+            ):
                 seconds = (*way, "tolerationSeconds")
                 yield Violation(
                     seconds, "tolerationSeconds requires effect: NoExecute", _written(seconds, None)
@@ -135,8 +144,9 @@ def _written(path: Path, value: str | None) -> Fix:
     )
 
 
+@rule(refused("DS515", "hostPort must equal containerPort with hostNetwork"))
 def host_ports(body: Body) -> Iterator[Violation]:
-    """DS515: on the host network a hostPort must equal the containerPort."""
+    """On the host network a hostPort must equal the containerPort."""
     for _, spec in pod_specs(body):
         if not spec.get("hostNetwork"):
             continue
@@ -153,11 +163,12 @@ def host_ports(body: Body) -> Iterator[Violation]:
                     )
 
 
+@rule(refused("DS415", "mount without a volume, or volume with several sources"))
 def volumes(body: Body) -> Iterator[Violation]:
-    """DS415: each mount requires a volume, and each volume exactly one source."""
+    """Each mount requires a volume, and each volume exactly one source."""
     claims = {
-        section(one.get("metadata")).get("name")
-        for one in items(at(body, ("spec", "volumeClaimTemplates")))
+        section(template.get("metadata")).get("name")
+        for template in items(at(body, ("spec", "volumeClaimTemplates")))
     }
     for path, spec in pod_specs(body):
         named = {volume.get("name") for volume in items(spec.get("volumes"))} | claims
@@ -180,19 +191,20 @@ def volumes(body: Body) -> Iterator[Violation]:
                         yield Violation((*way, field, index, "name"), message)
 
 
+@rule(error_messages.DUPLICATE)
 def once(body: Body) -> Iterator[Violation]:
-    """DS414: duplicate names of containers and ports, host ports and mount paths. The schema finds
+    """Duplicate names of containers and ports, host ports and mount paths. The schema finds
     duplicates in lists with keys.
     """
     for path, spec in pod_specs(body):
-        seen = {one.get("name") for one in items(spec.get("initContainers"))}
+        seen = {container.get("name") for container in items(spec.get("initContainers"))}
         ports: set[tuple[Any, ...]] = set()
-        for index, one in enumerate(items(spec.get("containers"))):
-            if one.get("name") in seen:
+        for index, container in enumerate(items(spec.get("containers"))):
+            if container.get("name") in seen:
                 yield Violation(
                     (*path, "containers", index, "name"),
-                    f'an init container has the name "{one.get("name")}" as well: rename one of '
-                    f"them",
+                    f'an init container has the name "{container.get("name")}" as well: rename '
+                    f"one of them",
                 )
         for way, container in containers(body):
             yield from _ports_once(way, container, ports if way[-2] == "containers" else set())

@@ -45,7 +45,7 @@ _SELDOM_WRONG: Final = frozenset(
 
 
 def missing(body: Body) -> Iterator[Violation]:
-    """DS005: required fields of a pod."""
+    """Required fields of a pod."""
     template = pod_path(body)
     if template is not None and not pod_specs(body) and isinstance(at(body, template), Mapping):
         yield Violation(template, "spec of the template is required")
@@ -66,9 +66,9 @@ def missing(body: Body) -> Iterator[Violation]:
                     yield Violation(
                         (*path, "dnsConfig", "options", index), "the name of the option is required"
                     )
-        for index, one in enumerate(items(spec.get("topologySpreadConstraints"))):
+        for index, constraint in enumerate(items(spec.get("topologySpreadConstraints"))):
             for field in ("topologyKey", "whenUnsatisfiable"):
-                if one.get(field) == "":
+                if constraint.get(field) == "":
                     yield Violation(
                         (*path, "topologySpreadConstraints", index, field),
                         f"{field} is required and must not be empty",
@@ -82,13 +82,13 @@ def missing(body: Body) -> Iterator[Violation]:
 def _missing_of_security(way: Path, context: Spec) -> Iterator[Violation]:
     for field in ("seccompProfile", "appArmorProfile"):
         yield from admission_containers.missing_of_profile(way, context, field)
-    for index, one in enumerate(items(context.get("sysctls"))):
-        if one.get("name") == "":
+    for index, sysctl in enumerate(items(context.get("sysctls"))):
+        if sysctl.get("name") == "":
             yield Violation((*way, "sysctls", index, "name"), "the name of the sysctl is required")
 
 
 def values(body: Body) -> Iterator[Violation]:
-    """DS006: values of a pod's fields that are not allowed, alone or in combination."""
+    """Values of a pod's fields that are not allowed, alone or in combination."""
     for path, spec in pod_specs(body):
         metadata = (*path[:-1], "metadata")
         if annotations := section(at(body, metadata)).get("annotations"):
@@ -157,9 +157,9 @@ def _apparmor_of(name: str, spec: Spec, body: Body) -> str | None:
     """The effective AppArmor profile of a container, as an annotation value."""
     own = next(
         (
-            section(one.get("securityContext"))
-            for _, one in containers(body)
-            if one.get("name") == name
+            section(container.get("securityContext"))
+            for _, container in containers(body)
+            if container.get("name") == name
         ),
         {},
     )
@@ -181,7 +181,9 @@ def _annotations(way: Path, annotations: Spec, spec: Spec, body: Body) -> Iterat
     for key, value in annotations.items():
         text, place = str(value or ""), (*way, key)
         if key.startswith(_APPARMOR):
-            if key.removeprefix(_APPARMOR) not in {one.get("name") for _, one in containers(body)}:
+            if key.removeprefix(_APPARMOR) not in {
+                container.get("name") for _, container in containers(body)
+            }:
                 yield Violation(place, f'the pod has no container "{key.removeprefix(_APPARMOR)}"')
             if text not in ("", "runtime/default", "unconfined") and not text.startswith(
                 "localhost/"
@@ -216,7 +218,7 @@ def _dns(way: Path, config: Spec) -> Iterator[Violation]:
     for index, server in enumerate(servers):
         if not is_address(server or ""):
             yield Violation((*way, "nameservers", index), f'"{server}" is not a valid IP address')
-    searches = [one or "" for one in config.get("searches") or ()]
+    searches = [search or "" for search in config.get("searches") or ()]
     if len(searches) > 32 or len(" ".join(searches).encode()) > 2048:
         yield Violation(
             (*way, "searches"),
@@ -262,8 +264,8 @@ _OF_IPC: Final = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
 def _sysctls(way: Path, sysctls: Sequence[Spec], spec: Spec) -> Iterator[Violation]:
     seen = set[str]()
-    for index, one in enumerate(sysctls):
-        name, place = str(one.get("name") or ""), (*way, index, "name")
+    for index, sysctl in enumerate(sysctls):
+        name, place = str(sysctl.get("name") or ""), (*way, index, "name")
         if name and (len(name) > 253 or not _SYSCTL.match(name)):
             yield Violation(place, f'"{name}" is not a valid sysctl name')
         elif name in seen:
@@ -282,26 +284,29 @@ def _sysctls(way: Path, sysctls: Sequence[Spec], spec: Spec) -> Iterator[Violati
 
 def _spreading(way: Path, constraints: Sequence[Spec]) -> Iterator[Violation]:
     seen = set[tuple[Any, Any]]()
-    for index, one in enumerate(constraints):
+    for index, constraint in enumerate(constraints):
         place = (*way, index)
-        if (one.get("maxSkew") or 0) <= 0:
+        if (constraint.get("maxSkew") or 0) <= 0:
             yield Violation(
-                (*place, "maxSkew"), f"maxSkew is {one.get('maxSkew')}: must be greater than 0"
+                (*place, "maxSkew"),
+                f"maxSkew is {constraint.get('maxSkew')}: must be greater than 0",
             )
-        domains = one.get("minDomains")
+        domains = constraint.get("minDomains")
         if domains is not None and (
-            domains <= 0 or one.get("whenUnsatisfiable") != "DoNotSchedule"
+            domains <= 0 or constraint.get("whenUnsatisfiable") != "DoNotSchedule"
         ):
             yield Violation(
                 (*place, "minDomains"),
                 "minDomains must be greater than 0 and requires whenUnsatisfiable: DoNotSchedule",
             )
-        which = (one.get("topologyKey"), one.get("whenUnsatisfiable"))
+        which = (constraint.get("topologyKey"), constraint.get("whenUnsatisfiable"))
         if which in seen:
             yield Violation(place, f"{which[0]} and {which[1]} are duplicated")
         seen.add(which)
-        yield from label_selectors.selector((*place, "labelSelector"), one.get("labelSelector"))
-        yield from label_selectors.label_keys(place, one)
+        yield from label_selectors.selector(
+            (*place, "labelSelector"), constraint.get("labelSelector")
+        )
+        yield from label_selectors.label_keys(place, constraint)
 
 
 def _containers(spec: Spec) -> Iterator[Spec]:
@@ -314,17 +319,17 @@ def _windows(path: Path, spec: Spec, body: Body) -> Iterator[Violation]:
     pod must be, on the host network.
     """
     if not any(
-        "windowsOptions" in section(one.get("securityContext"))
-        for one in (spec, *_containers(spec))
+        "windowsOptions" in section(container.get("securityContext"))
+        for container in (spec, *_containers(spec))
     ):
         return
     own = section(section(spec.get("securityContext")).get("windowsOptions"))
     each = [
         (
             (*way, "securityContext", "windowsOptions"),
-            section(section(one.get("securityContext")).get("windowsOptions")),
+            section(section(container.get("securityContext")).get("windowsOptions")),
         )
-        for way, one in containers(body)
+        for way, container in containers(body)
     ]
     for place, options in [((*path, "securityContext", "windowsOptions"), own), *each]:
         for field in ("runAsUserName", "gmsaCredentialSpec", "gmsaCredentialSpecName"):
@@ -361,8 +366,8 @@ _ONLY_LINUX: Final = ("hostUsers", "shareProcessNamespace", "resources")
 def _of_system(path: Path, spec: Spec, system: str, body: Body) -> Iterator[Violation]:
     contexts = [((*path, "securityContext"), section(spec.get("securityContext")))]
     contexts += [
-        ((*way, "securityContext"), section(one.get("securityContext")))
-        for way, one in containers(body)
+        ((*way, "securityContext"), section(container.get("securityContext")))
+        for way, container in containers(body)
     ]
     if system == "linux":
         for place, context in contexts:

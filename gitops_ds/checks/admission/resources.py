@@ -12,8 +12,17 @@ from fractions import Fraction
 from typing import Any, Final
 
 from gitops_ds.checks.admission import object_names
-from gitops_ds.checks.engine.rule import Spec, Violation, containers, items, pod_specs, section
+from gitops_ds.checks.engine.rule import (
+    Spec,
+    Violation,
+    containers,
+    items,
+    pod_specs,
+    rule,
+    section,
+)
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import refused
 from gitops_ds.kube.apimachinery import quantities
 
 _OF_CONTAINERS: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
@@ -33,8 +42,9 @@ def valid_amounts(amounts: Any) -> dict[str, Fraction]:
     return valid
 
 
+@rule(refused("DS403", "request exceeds its limit"))
 def requests_within_limits(body: Body) -> Iterator[Violation]:
-    """DS403: a request must not exceed its limit, and must equal it for devices and huge pages."""
+    """A request must not exceed its limit, and must equal it for devices and huge pages."""
     for way, container in containers(body):
         if resources := section(container.get("resources")):
             yield from _requests((*way, "resources"), resources)
@@ -123,8 +133,8 @@ def _of_whole_pod(path: Path, spec: Spec, resources: Spec) -> Iterator[Violation
                     f"resources of a pod must be cpu, memory or hugepages-SIZE, not {name}",
                 )
     limits = valid_amounts(resources.get("limits"))
-    for index, one in enumerate(items(spec.get("containers"))):
-        for name, limit in valid_amounts(section(one.get("resources")).get("limits")).items():
+    for index, container in enumerate(items(spec.get("containers"))):
+        for name, limit in valid_amounts(section(container.get("resources")).get("limits")).items():
             if name in limits and limit > limits[name]:
                 yield Violation(
                     (*path, "containers", index, "resources", "limits", name),
@@ -133,8 +143,8 @@ def _of_whole_pod(path: Path, spec: Spec, resources: Spec) -> Iterator[Violation
     requests = valid_amounts(resources.get("requests"))
     for name in requests:
         container_requests = (
-            valid_amounts(section(one.get("resources")).get("requests")).get(name, 0)
-            for one in items(spec.get("containers"))
+            valid_amounts(section(container.get("resources")).get("requests")).get(name, 0)
+            for container in items(spec.get("containers"))
         )
         if sum(container_requests) > requests[name]:
             yield Violation(
@@ -148,27 +158,27 @@ def _of_whole_pod(path: Path, spec: Spec, resources: Spec) -> Iterator[Violation
 
 
 def claims(body: Body) -> Iterator[Violation]:
-    """DS006: a container's claims must exist in the pod, and must be unique."""
+    """A container's claims must exist in the pod, and must be unique."""
     for path, spec in pod_specs(body):
-        for index, one in enumerate(items(spec.get("resourceClaims"))):
-            if (one.get("resourceClaimName") is None) == (
-                one.get("resourceClaimTemplateName") is None
+        for index, claim in enumerate(items(spec.get("resourceClaims"))):
+            if (claim.get("resourceClaimName") is None) == (
+                claim.get("resourceClaimTemplateName") is None
             ):
                 yield Violation(
                     (*path, "resourceClaims", index),
                     "a claim must have either resourceClaimName or resourceClaimTemplateName",
                 )
         if not any(
-            section(one.get("resources")).get("claims")
+            section(container.get("resources")).get("claims")
             for group in _GROUPS
-            for one in items(spec.get(group))
+            for container in items(spec.get(group))
         ):
             continue
-        named = {one.get("name") for one in items(spec.get("resourceClaims"))}
+        named = {claim.get("name") for claim in items(spec.get("resourceClaims"))}
         for way, container in containers(body):
-            for index, one in enumerate(items(section(container.get("resources")).get("claims"))):
-                if one.get("name") not in named:
+            for index, claim in enumerate(items(section(container.get("resources")).get("claims"))):
+                if claim.get("name") not in named:
                     yield Violation(
                         (*way, "resources", "claims", index),
-                        f'claim "{one.get("name")}" not found in resourceClaims of the pod',
+                        f'claim "{claim.get("name")}" not found in resourceClaims of the pod',
                     )

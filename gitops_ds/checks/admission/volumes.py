@@ -54,7 +54,7 @@ def _sources(body: Body) -> Iterator[tuple[Path, str, Spec]]:
 
 
 def missing(body: Body) -> Iterator[Violation]:
-    """DS005: required fields of a volume."""
+    """Required fields of a volume."""
     for way, name, source in _sources(body):
         for field in _NEEDED.get(name, ()):
             if not source.get(field):
@@ -120,14 +120,14 @@ def _parts(way: Path, name: str, source: Spec) -> Iterator[tuple[Path, str, Spec
     if name != "projected":
         yield way, name, source
         return
-    for index, one in enumerate(items(source.get("sources"))):
-        for kind, part in one.items():
+    for index, projection in enumerate(items(source.get("sources"))):
+        for kind, part in projection.items():
             if part is not None:
                 yield (*way, "sources", index, kind), kind, part
 
 
 def values(body: Body) -> Iterator[Violation]:
-    """DS006: values of a volume source that are not allowed."""
+    """Values of a volume source that are not allowed."""
     for way, name, source in _sources(body):
         if name in _WITH_FILES:
             yield from _files(way, name, source)
@@ -182,8 +182,8 @@ def _files(way: Path, name: str, source: Spec) -> Iterator[Violation]:
     if source.get("defaultMode") is not None:
         yield from _mode(way, source, "defaultMode")
     seen = set[str]()
-    for index, one in enumerate(items(source.get("sources"))):
-        kinds = [kind for kind, part in one.items() if part is not None]
+    for index, projection in enumerate(items(source.get("sources"))):
+        kinds = [kind for kind, part in projection.items() if part is not None]
         if len(kinds) > 1:
             yield Violation(
                 (*way, "sources", index),

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from gitops_ds.checks.engine.rule import Violation, at, pod_specs, section
+from gitops_ds.checks.engine.rule import Violation, at, pod_specs, rule, section
 from gitops_ds.core.finding import Fix, Mend
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import refused
 from gitops_ds.kube.apimachinery import label_selector
 
 _SELECTING: Final = frozenset({"DaemonSet", "Deployment", "StatefulSet", "ReplicaSet"})
@@ -28,8 +29,9 @@ _NAME: Final = "app.kubernetes.io/name"
 _NAMING: Final = (_NAME, "k8s-app", "app", "name")
 
 
+@rule(refused("DS101", "selector must match template labels"))
 def selector_matches(body: Body) -> Iterator[Violation]:
-    """DS101: the selector must match the labels of the template."""
+    """The selector must match the labels of the template."""
     selector = section(at(body, _SELECTOR))
     if body.get("kind") not in _SELECTING or not _has_conditions(selector):
         return
@@ -60,13 +62,14 @@ def _labelled(key: str, value: str) -> Fix:
     return Fix(f"add the pod label {key}: {value}", (Mend((*_LABELS, key), value),))
 
 
+@rule(refused("DS102", "selector is empty"))
 def selector_is_not_empty(body: Body) -> Iterator[Violation]:
-    """DS102: an empty selector would select every pod of the namespace."""
+    """An empty selector would select every pod of the namespace."""
     if body.get("kind") not in _SELECTING or _has_conditions(section(at(body, _SELECTOR))):
         return
     message = "the selector is empty: set matchLabels to labels of the pod template"
     labels = section(at(body, _LABELS))
-    key = next((one for one in _NAMING if labels.get(one)), None)
+    key = next((label for label in _NAMING if labels.get(label)), None)
     name = labels[key] if key else None if labels else section(body.get("metadata")).get("name")
     if not name:
         yield Violation(_SELECTOR, message)
@@ -76,8 +79,9 @@ def selector_is_not_empty(body: Body) -> Iterator[Violation]:
     yield Violation(_SELECTOR, message, Fix(f"select the pods with {key}: {name}", mends))
 
 
+@rule(refused("DS201", "maxUnavailable and maxSurge are both 0"))
 def rollout_moves(body: Body) -> Iterator[Violation]:
-    """DS201: with both numbers 0 no pod could be replaced."""
+    """With both numbers 0 no pod could be replaced."""
     numbers = _rolling(body)
     if numbers and not _counts(numbers[0]) and not _counts(numbers[1]):
         message = (
@@ -87,8 +91,9 @@ def rollout_moves(body: Body) -> Iterator[Violation]:
         yield Violation(_UNAVAILABLE, message, Fix("maxUnavailable: 1", (Mend(_UNAVAILABLE, 1),)))
 
 
+@rule(refused("DS202", "maxSurge requires maxUnavailable 0"))
 def one_budget(body: Body) -> Iterator[Violation]:
-    """DS202: maxSurge requires maxUnavailable 0."""
+    """maxSurge requires maxUnavailable 0."""
     numbers = _rolling(body)
     if numbers and _counts(numbers[0]) and _counts(numbers[1]):
         is_set = section(at(body, _ROLLING)).get("maxUnavailable") is not None
@@ -97,8 +102,9 @@ def one_budget(body: Body) -> Iterator[Violation]:
         yield Violation((*_ROLLING, "maxSurge"), f"maxSurge requires maxUnavailable: 0{why}", fix)
 
 
+@rule(refused("DS204", "maxUnavailable or maxSurge is invalid"))
 def rollout_numbers(body: Body) -> Iterator[Violation]:
-    """DS204: both numbers must be a count, or a percentage up to 100."""
+    """Both numbers must be a count, or a percentage up to 100."""
     if (
         body.get("kind") != "DaemonSet"
         or section(at(body, ("spec", "updateStrategy"))).get("type") == "OnDelete"
@@ -113,8 +119,9 @@ def rollout_numbers(body: Body) -> Iterator[Violation]:
             )
 
 
+@rule(refused("DS418", "restartPolicy must be Always"))
 def always_restarts(body: Body) -> Iterator[Violation]:
-    """DS418: restartPolicy must be Always."""
+    """restartPolicy must be Always."""
     for path, spec in pod_specs(body):
         policy = spec.get("restartPolicy") or "Always"
         if body.get("kind") in _SELECTING and policy != "Always":
@@ -125,8 +132,9 @@ def always_restarts(body: Body) -> Iterator[Violation]:
             )
 
 
+@rule(refused("DS419", "activeDeadlineSeconds is not allowed"))
 def no_deadline(body: Body) -> Iterator[Violation]:
-    """DS419: activeDeadlineSeconds is not allowed."""
+    """activeDeadlineSeconds is not allowed."""
     for path, spec in pod_specs(body):
         if body.get("kind") in _SELECTING and spec.get("activeDeadlineSeconds") is not None:
             way = (*path, "activeDeadlineSeconds")

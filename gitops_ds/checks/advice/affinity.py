@@ -14,18 +14,30 @@ from typing import Final
 from gitops_ds.checks.admission import label_selectors, object_names
 from gitops_ds.checks.advice import scheduling
 from gitops_ds.checks.advice.scheduling import PREFERRED, REQUIRED
-from gitops_ds.checks.engine.rule import POD, Spec, Violation, of_daemonsets, pod_specs, section
+from gitops_ds.checks.engine.rule import (
+    POD,
+    Spec,
+    Violation,
+    of_daemonsets,
+    pod_specs,
+    rule,
+    section,
+)
+from gitops_ds.core.finding import Severity
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Requirement
 from gitops_ds.kube.apimachinery import label_selector
+from gitops_ds.source.rules import INVALID_AFFINITY
 
 _NAME: Final = "metadata.name"
 _BY_FIELD: Final = "use matchFields of nodeAffinity, or the label kubernetes.io/hostname"
 _COMPARING: Final = frozenset(("Gt", "Lt"))
 
 
+@rule(INVALID_AFFINITY)
 def terms_can_be_meant(body: Body) -> Iterator[Violation]:
-    """DS306: the number of values of each operator, valid keys, and at least one term."""
+    """The number of values of each operator, valid keys, and at least one term."""
     for path, spec in pod_specs(body):
         if not spec.get("affinity"):
             continue
@@ -90,21 +102,21 @@ def _pod_term(place: Path, term: Spec) -> Iterator[Violation]:
 
 
 def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Violation]:
-    for index, one in enumerate(term.get("matchExpressions") or ()):
-        at, values = (*way, "matchExpressions", index), section(one).get("values") or ()
-        operator = section(one).get("operator")
+    for index, expression in enumerate(term.get("matchExpressions") or ()):
+        at, values = (*way, "matchExpressions", index), section(expression).get("values") or ()
+        operator = section(expression).get("operator")
         yield from label_selectors.number_of_values(at, operator, len(values))
         if operator in _COMPARING and len(values) != 1:
             yield Violation(at, f"operator {operator} requires one value, not {len(values)}")
-        if not object_names.qualified(str(section(one).get("key"))):
-            yield Violation((*at, "key"), f'"{one.get("key")}" is not a valid label key')
+        if not object_names.qualified(str(section(expression).get("key"))):
+            yield Violation((*at, "key"), f'"{expression.get("key")}" is not a valid label key')
         for number, value in enumerate(values if values_too else ()):
             if not object_names.label_value(value):
                 yield Violation(
                     (*at, "values", number), f'"{value}" is not a valid label value: no node has it'
                 )
-    for index, one in enumerate(term.get("matchFields") or ()):
-        at, field = (*way, "matchFields", index), section(one)
+    for index, expression in enumerate(term.get("matchFields") or ()):
+        at, field = (*way, "matchFields", index), section(expression)
         if field.get("key") != "metadata.name":
             yield Violation(
                 (*at, "key"), f'matchFields supports only metadata.name, not "{field.get("key")}"'
@@ -115,9 +127,10 @@ def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Violation]:
             yield Violation((*at, "values", 0), f'"{field["values"][0]}" is not a valid node name')
 
 
+@rule(advice("DS318", Severity.ERROR, "node name is matched as a label"))
 @of_daemonsets
 def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS318: metadata.name is a field of a node, which matchExpressions do not match."""
+    """metadata.name is a field of a node, which matchExpressions do not match."""
     for key in section(pod.get("nodeSelector")):
         if key == _NAME:
             yield Violation(
@@ -127,8 +140,8 @@ def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     if not pod.get("affinity"):
         return
     for way, term in scheduling.required_terms(pod):
-        for index, one in enumerate(term.get("matchExpressions") or ()):
-            if section(one).get("key") == _NAME:
+        for index, expression in enumerate(term.get("matchExpressions") or ()):
+            if section(expression).get("key") == _NAME:
                 yield Violation(
                     (*way, "matchExpressions", index, "key"),
                     "matchExpressions match labels only, and metadata.name is not a label; "
@@ -136,9 +149,10 @@ def names_are_fields(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
                 )
 
 
+@rule(advice("DS306", Severity.WARNING, "node affinity matches no node"))
 @of_daemonsets
 def terms_can_be_met(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS306: terms that match no node, and terms that together exclude none."""
+    """Terms that match no node, and terms that together exclude none."""
     if not pod.get("affinity"):
         return
     chosen = [
@@ -148,18 +162,19 @@ def terms_can_be_met(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     terms = scheduling.required_terms(pod)
     for way, term in terms:
         conditions = [
-            label_selector.from_body(section(one)) for one in term.get("matchExpressions") or ()
+            label_selector.from_body(section(expression))
+            for expression in term.get("matchExpressions") or ()
         ]
         if not conditions and not term.get("matchFields"):
             yield Violation(way, "an empty term matches no node: remove it, or add expressions")
             continue
         wrong = next(
             (
-                one
-                for one in conditions
-                if one.operator in _COMPARING
-                and len(one.values) == 1
-                and not label_selector.is_valid(one)
+                condition
+                for condition in conditions
+                if condition.operator in _COMPARING
+                and len(condition.values) == 1
+                and not label_selector.is_valid(condition)
             ),
             None,
         )
@@ -183,15 +198,15 @@ def _only_refuses(term: Spec) -> bool:
     return (
         bool(conditions)
         and not term.get("matchFields")
-        and all(one.get("operator") in ("NotIn", "DoesNotExist") for one in conditions)
+        and all(condition.get("operator") in ("NotIn", "DoesNotExist") for condition in conditions)
     )
 
 
 def _contradiction(conditions: Iterable[Requirement]) -> str:
     """The label with contradictory requirements; empty if a node can match all of them."""
     by_key: dict[str, list[Requirement]] = {}
-    for one in conditions:
-        by_key.setdefault(one.key, []).append(one)
+    for condition in conditions:
+        by_key.setdefault(condition.key, []).append(condition)
     return next(
         (
             key
@@ -205,13 +220,15 @@ def _contradiction(conditions: Iterable[Requirement]) -> str:
 def _possible(key: str, requirements: list[Requirement]) -> bool:
     if label_selector.all_match(requirements, {}):
         return True
-    listed = [set(one.values) for one in requirements if one.operator == "In"]
+    listed = [
+        set(requirement.values) for requirement in requirements if requirement.operator == "In"
+    ]
     if listed:
         return any(
             label_selector.all_match(requirements, {key: value})
             for value in set.intersection(*listed)
         )
-    if any(one.operator == "DoesNotExist" for one in requirements):
+    if any(requirement.operator == "DoesNotExist" for requirement in requirements):
         return False  # another requirement needs the label, otherwise all would match without it
     above, below = (_bounds(requirements, operator) for operator in ("Gt", "Lt"))
     return not above or not below or max(above) + 1 < min(below)
@@ -220,8 +237,8 @@ def _possible(key: str, requirements: list[Requirement]) -> bool:
 def _bounds(requirements: list[Requirement], operator: str) -> list[int]:
     """The numbers that a label is compared with."""
     numbers = (
-        label_selector.integer(one.values[0])
-        for one in requirements
-        if one.operator == operator and one.values
+        label_selector.integer(requirement.values[0])
+        for requirement in requirements
+        if requirement.operator == operator and requirement.values
     )
     return [number for number in numbers if number is not None]

@@ -12,9 +12,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.checks.engine import phrases
-from gitops_ds.checks.engine.rule import Violation, class_of, containers, items, pod_specs, section
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.checks.engine.rule import (
+    Violation,
+    class_of,
+    containers,
+    items,
+    pod_specs,
+    rule,
+    section,
+)
+from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import advice, certain, refused
 from gitops_ds.kube.apimachinery import quantities
 
 # The proposed values without any known usage: the order of magnitude of a node agent.
@@ -24,8 +33,9 @@ _PROBES: Final = ("readinessProbe", "livenessProbe", "startupProbe")
 _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
 
 
+@rule(advice("DS401", Severity.WARNING, "container has no CPU or memory request"))
 def requests(body: Body) -> Iterator[Violation]:
-    """DS401: a container without a CPU or memory request. A limit replaces the request."""
+    """A container without a CPU or memory request. A limit replaces the request."""
     for _, spec in pod_specs(body):
         whole = _requested(spec)
         for way, container in containers(body):
@@ -49,8 +59,9 @@ def requests(body: Body) -> Iterator[Violation]:
                 )
 
 
+@rule(advice("DS402", Severity.WARNING, "container has no memory limit"))
 def memory_limits(body: Body) -> Iterator[Violation]:
-    """DS402: no memory limit of the container or the pod."""
+    """No memory limit of the container or the pod."""
     for _, spec in pod_specs(body):
         if _limit(spec, "memory"):
             continue
@@ -78,8 +89,9 @@ def _twice(amount: Any) -> str:
         return "128Mi"
 
 
+@rule(advice("DS404", Severity.INFO, "container has a CPU limit", on=False))
 def no_cpu_limit(body: Body) -> Iterator[Violation]:
-    """DS404: a CPU limit throttles an agent that other pods depend on."""
+    """A CPU limit throttles an agent that other pods depend on."""
     if class_of(body) in _LATENCY:
         for way, container in containers(body):
             if _limit(container, "cpu"):
@@ -91,8 +103,9 @@ def no_cpu_limit(body: Body) -> Iterator[Violation]:
                 yield Violation(path, message, Fix("remove the limit", (Mend(path),)))
 
 
+@rule(advice("DS405", Severity.WARNING, "no container has a readiness probe"))
 def readiness(body: Body) -> Iterator[Violation]:
-    """DS405: no container of the agent has a readiness probe."""
+    """No container of the agent has a readiness probe."""
     if body.get("kind") != "DaemonSet":
         return
     for path, _ in pod_specs(body):
@@ -104,8 +117,9 @@ def readiness(body: Body) -> Iterator[Violation]:
             )
 
 
+@rule(advice("DS406", Severity.INFO, "liveness probe is missing", on=False))
 def liveness(body: Body) -> Iterator[Violation]:
-    """DS406: a container without a liveness probe is not restarted when it hangs."""
+    """A container without a liveness probe is not restarted when it hangs."""
     for way, container in _running(body):
         if not container.get("livenessProbe"):
             yield Violation(
@@ -115,8 +129,13 @@ def liveness(body: Body) -> Iterator[Violation]:
             )
 
 
+@rule(
+    advice(
+        "DS407", Severity.WARNING, "liveness probe fails as early as the readiness probe", on=False
+    )
+)
 def probes_differ(body: Body) -> Iterator[Violation]:
-    """DS407: the liveness probe fails as early as the same readiness probe."""
+    """The liveness probe fails as early as the same readiness probe."""
     for way, container in _running(body):
         ready, alive = (
             section(container.get("readinessProbe")),
@@ -145,12 +164,15 @@ def _patience(probe: Mapping[str, Any]) -> int:
     return int(probe.get("periodSeconds") or 10) * int(probe.get("failureThreshold") or 3)
 
 
+@rule(certain("DS408", "probe port name not found"))
 def named_ports(body: Body) -> Iterator[Violation]:
-    """DS408: the port name of a probe must be declared by its container."""
+    """The port name of a probe must be declared by its container."""
     for way, container in containers(body):
         for path, port in _probe_ports(way, container):
             if isinstance(port, str) and not port.isdigit():
-                names = [one.get("name") for one in items(container.get("ports"))]
+                names = [
+                    declared_port.get("name") for declared_port in items(container.get("ports"))
+                ]
                 if port not in names:
                     named = [str(name) for name in names if name]
                     message = (
@@ -166,12 +188,15 @@ def named_ports(body: Body) -> Iterator[Violation]:
                         yield Violation(path, message)
 
 
+@rule(advice("DS408", Severity.INFO, "probe port is not declared"))
 def numbered_ports(body: Body) -> Iterator[Violation]:
-    """DS408: an undeclared port number works, but is often a typo if the container declares other
+    """An undeclared port number works, but is often a typo if the container declares other
     ports.
     """
     for way, container in containers(body):
-        declared = [one.get("containerPort") for one in items(container.get("ports"))]
+        declared = [
+            declared_port.get("containerPort") for declared_port in items(container.get("ports"))
+        ]
         if declared:
             undeclared = {
                 port: path for path, port in _probe_ports(way, container) if port not in declared
@@ -197,8 +222,9 @@ def _probe_ports(way: Path, container: Mapping[str, Any]) -> Iterator[tuple[Path
                     yield (*way, name, handler, "port"), action.get("port")
 
 
+@rule(refused("DS409", "successThreshold of a liveness probe must be 1"))
 def one_success(body: Body) -> Iterator[Violation]:
-    """DS409: successThreshold above 1 is allowed for readiness probes only."""
+    """successThreshold above 1 is allowed for readiness probes only."""
     for way, container in containers(body):
         for name in ("livenessProbe", "startupProbe"):
             threshold = section(container.get(name)).get("successThreshold")
@@ -211,8 +237,9 @@ def one_success(body: Body) -> Iterator[Violation]:
                 )
 
 
+@rule(advice("DS409", Severity.WARNING, "probe timeout exceeds its period", on=False))
 def timeouts_within_periods(body: Body) -> Iterator[Violation]:
-    """DS409: a probe should end before the next one starts."""
+    """A probe should end before the next one starts."""
     for way, container in containers(body):
         for name in _PROBES:
             probe = section(container.get(name))
@@ -234,8 +261,9 @@ _LOOP: Final = re.compile(
 )
 
 
+@rule(advice("DS319", Severity.INFO, "container runs a periodic job", on=False))
 def periodic_work(body: Body) -> Iterator[Violation]:
-    """DS319: periodic work belongs to a CronJob, or to a timer of the node."""
+    """Periodic work belongs to a CronJob, or to a timer of the node."""
     if body.get("kind") != "DaemonSet":
         return
     for way, container in _running(body):
@@ -249,8 +277,9 @@ def periodic_work(body: Body) -> Iterator[Violation]:
                 yield Violation((*way, field), message)
 
 
+@rule(advice("DS415", Severity.INFO, "volume is not mounted"))
 def used_volumes(body: Body) -> Iterator[Violation]:
-    """DS415: a volume that no container mounts."""
+    """A volume that no container mounts."""
     for path, spec in pod_specs(body):
         if not spec.get("volumes"):
             continue
@@ -267,8 +296,9 @@ def used_volumes(body: Body) -> Iterator[Violation]:
                 yield Violation(way, message, Fix("remove the volume", (Mend(way),), safe=True))
 
 
+@rule(advice("DS420", Severity.WARNING, "emptyDir in memory has no sizeLimit", on=False))
 def bounded_memory_volumes(body: Body) -> Iterator[Violation]:
-    """DS420: a volume in memory without a size limit."""
+    """A volume in memory without a size limit."""
     for path, spec in pod_specs(body):
         for index, volume in enumerate(items(spec.get("volumes"))):
             empty = section(volume.get("emptyDir"))
@@ -286,9 +316,9 @@ def bounded_memory_volumes(body: Body) -> Iterator[Violation]:
 def _running(body: Body) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """The long-running containers: all but init containers, and sidecars."""
     return (
-        (way, one)
-        for way, one in containers(body)
-        if way[-2] == "containers" or one.get("restartPolicy") == "Always"
+        (way, container)
+        for way, container in containers(body)
+        if way[-2] == "containers" or container.get("restartPolicy") == "Always"
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from gitops_ds.checks.advice import security
 from gitops_ds.checks.engine.rule import (
     POD,
     Violation,
@@ -19,10 +20,12 @@ from gitops_ds.checks.engine.rule import (
     items,
     of_daemonsets,
     pod_specs,
+    rule,
     section,
 )
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import advice
 from gitops_ds.kube.apimachinery import capacity
 
 # Access to these paths gives control over the node, or access to the data of all its pods.
@@ -51,17 +54,28 @@ _FILES: Final = frozenset(
     {"/etc/machine-id", "/etc/localtime", "/etc/timezone", "/etc/os-release", "/etc/hostname"}
 )
 _NOT_WRITTEN: Final = frozenset({"Socket", "CharDevice", "BlockDevice"})
+# Agents of these classes work on the network of the host.
+_HOST_NETWORK: Final = dict.fromkeys(("cni", "dns"), Severity.INFO)
 
 
+@rule(advice("DS502", Severity.WARNING, "hostNetwork is set", classes=_HOST_NETWORK))
 def host_network(body: Body) -> Iterator[Violation]:
-    """DS502: the pod uses the network of the host."""
+    """The pod uses the network of the host."""
     yield from _shared(
         body, "hostNetwork", "the agent has access to the traffic of the node and shares its ports"
     )
 
 
+@rule(
+    advice(
+        "DS503",
+        Severity.WARNING,
+        "dnsPolicy ignores the cluster DNS on the host network",
+        classes=_HOST_NETWORK,
+    )
+)
 def cluster_names(body: Body) -> Iterator[Violation]:
-    """DS503: on the host network, names of the cluster require another dnsPolicy."""
+    """On the host network, names of the cluster require another dnsPolicy."""
     for path, spec in pod_specs(body):
         if spec.get("hostNetwork") and spec.get("dnsPolicy") in (None, "", "ClusterFirst"):
             way = (*path, "dnsPolicy")
@@ -77,8 +91,9 @@ def cluster_names(body: Body) -> Iterator[Violation]:
             )
 
 
+@rule(advice("DS504", Severity.WARNING, "hostPID is set"))
 def host_processes(body: Body) -> Iterator[Violation]:
-    """DS504: hostPID is set."""
+    """hostPID is set."""
     yield from _shared(
         body,
         "hostPID",
@@ -86,8 +101,9 @@ def host_processes(body: Body) -> Iterator[Violation]:
     )
 
 
+@rule(advice("DS504", Severity.ERROR, "hostIPC is set"))
 def host_ipc(body: Body) -> Iterator[Violation]:
-    """DS504: hostIPC is set."""
+    """hostIPC is set."""
     yield from _shared(
         body, "hostIPC", "the agent can read the shared memory of every process of the node"
     )
@@ -100,8 +116,16 @@ def _shared(body: Body, field: str, why: str) -> Iterator[Violation]:
             yield Violation(way, f"{field}: {why}", Fix(f"remove {field}", (Mend(way),)))
 
 
+@rule(
+    advice(
+        "DS505",
+        Severity.ERROR,
+        "sensitive host path is mounted",
+        classes={**security.OF_NODES, "logging": Severity.WARNING},
+    )
+)
 def sensitive_paths(body: Body) -> Iterator[Violation]:
-    """DS505: a mounted host path gives access to the node or to other pods."""
+    """A mounted host path gives access to the node or to other pods."""
     for way, path, _ in _host_paths(body):
         what = _reason(path)
         if what:
@@ -135,8 +159,9 @@ def _reason(path: str) -> str:
     return ""
 
 
+@rule(advice("DS506", Severity.WARNING, "host path is writable"))
 def writable_paths(body: Body) -> Iterator[Violation]:
-    """DS506: a writable host path. Mounts that propagate to the host are ignored, since they must
+    """A writable host path. Mounts that propagate to the host are ignored, since they must
     be writable.
     """
     for way, path, volume in _host_paths(body):
@@ -157,8 +182,9 @@ def _read_only(mounts: Iterable[tuple[Path, str]]) -> Fix:
     return Fix("mount it read-only", tuple(Mend((*mount, "readOnly"), True) for mount, _ in mounts))
 
 
+@rule(advice("DS507", Severity.INFO, "hostPath has no type"))
 def typed_paths(body: Body) -> Iterator[Violation]:
-    """DS507: a hostPath without a type."""
+    """A hostPath without a type."""
     for way, path, volume in _host_paths(body):
         if not section(volume.get("hostPath")).get("type"):
             message = (
@@ -221,13 +247,15 @@ _SERVICES: Final = {
 }
 
 
+@rule(advice("DS609", Severity.WARNING, "host port belongs to a service of the node", on=False))
 @of_daemonsets
 def free_of_services(
     body: Body, spec: Mapping[str, Any], pod: Mapping[str, Any]
 ) -> Iterator[Violation]:
-    """DS609: a host port of a service of the node. The agent itself can be that service."""
+    """A host port of a service of the node. The agent itself can be that service."""
     own = " ".join(
-        str(one.get("image") or "").replace("_", "-") for one in items(pod.get("containers"))
+        str(container.get("image") or "").replace("_", "-")
+        for container in items(pod.get("containers"))
     )
     for protocol, _, port in capacity.host_ports(pod):
         service = _SERVICES.get(port)

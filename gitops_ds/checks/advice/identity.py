@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from gitops_ds.checks.engine.rule import SPEC, Spec, Violation, of_daemonsets, section
+from gitops_ds.checks.engine.rule import SPEC, Spec, Violation, of_daemonsets, rule, section
 from gitops_ds.core import names
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Path, group_of
+from gitops_ds.core.rules import advice
 from gitops_ds.kube.apimachinery import builtin_resources
 
 _LABELS: Final[Path] = ("metadata", "labels")
@@ -35,10 +36,9 @@ _VOLATILE: Final = frozenset(
 )
 
 
+@rule(advice("DS014", Severity.WARNING, "object is in the default namespace"))
 def own_namespace(body: Body) -> Iterator[Violation]:
-    """DS014: an object is in the namespace default, where rendering puts those without a
-    namespace.
-    """
+    """An object is in the namespace default, where rendering puts those without a namespace."""
     if section(body.get("metadata")).get("namespace") == "default":
         kind = builtin_resources.RESOURCES.get((group_of(body), str(body.get("kind"))))
         if kind is None or kind.namespaced:
@@ -49,9 +49,10 @@ def own_namespace(body: Body) -> Iterator[Violation]:
             )
 
 
+@rule(advice("DS015", Severity.INFO, "recommended labels are missing"))
 @of_daemonsets
 def common_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS015: the recommended labels are missing."""
+    """The recommended labels are missing."""
     metadata = section(body.get("metadata"))
     labels, name = section(metadata.get("labels")), metadata.get("name")
     label = labels.get("app.kubernetes.io/name") or name
@@ -72,16 +73,17 @@ def common_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         yield Violation(_LABELS if labels else ("metadata",), message, Fix(words, mends, safe=True))
 
 
+@rule(advice("DS105", Severity.WARNING, "selector has labels that change"))
 @of_daemonsets
 def lasting_selector(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS105: the selector, which is immutable, has a label that changes."""
+    """The selector, which is immutable, has a label that changes."""
     selector = section(spec.get("selector"))
     for key in section(selector.get("matchLabels")):
         if _volatile(key):
             yield _violation((*_SELECTOR, "matchLabels", key), key)
-    for index, one in enumerate(selector.get("matchExpressions") or ()):
-        if _volatile(str(section(one).get("key"))):
-            yield _violation((*_SELECTOR, "matchExpressions", index), one["key"])
+    for index, expression in enumerate(selector.get("matchExpressions") or ()):
+        if _volatile(str(section(expression).get("key"))):
+            yield _violation((*_SELECTOR, "matchExpressions", index), expression["key"])
 
 
 def _volatile(key: str) -> bool:

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from gitops_ds.checks.engine.rule import Check, Violation, containers, items
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.checks.engine.rule import Check, Violation, containers, items, rule
+from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import advice
 
 _CACHED: Final = 4096  # a fleet has some hundred images, each in many manifests
 
@@ -51,8 +52,9 @@ def _images(body: Body) -> Iterator[tuple[Path, Reference, Mapping[str, Any]]]:
             yield (*way, "image"), parse(image), container
 
 
+@rule(advice("DS410", Severity.ERROR, "image has no version"))
 def one_version(body: Body) -> Iterator[Violation]:
-    """DS410: the image has no version, so nodes can run different ones."""
+    """The image has no version, so nodes can run different ones."""
     for path, image, container in _images(body):
         if not image.digest and image.tag in ("", "latest"):
             what = "the tag latest" if image.tag else "no tag"
@@ -63,8 +65,9 @@ def one_version(body: Body) -> Iterator[Violation]:
             yield Violation(path, message)
 
 
+@rule(advice("DS411", Severity.INFO, "image has no digest", on=False))
 def by_digest(body: Body) -> Iterator[Violation]:
-    """DS411: the image has no digest; its tag can be moved during a rollout."""
+    """The image has no digest; its tag can be moved during a rollout."""
     for path, image, container in _images(body):
         if not image.digest:
             yield Violation(
@@ -74,8 +77,9 @@ def by_digest(body: Body) -> Iterator[Violation]:
             )
 
 
+@rule(advice("DS412", Severity.INFO, "imagePullPolicy is Always for an immutable image", on=False))
 def pulled_once(body: Body) -> Iterator[Violation]:
-    """DS412: an immutable image is pulled at every start."""
+    """An immutable image is pulled at every start."""
     for path, image, container in _images(body):
         if container.get("imagePullPolicy") == "Always" and (
             image.digest or image.tag not in ("", "latest")
@@ -90,30 +94,19 @@ def pulled_once(body: Body) -> Iterator[Violation]:
             )
 
 
-def named_registry(body: Body) -> Iterator[Violation]:
-    """DS413: the image has no registry."""
-    for path, image, container in _images(body):
-        if not image.registry:
-            message = (
-                f"{container['image']} has no registry: the configuration of each node decides "
-                f"which one is used; set it"
-            )
-            yield Violation(path, message)
-
-
 def from_registries(settings: Mapping[str, Any]) -> Check[Body]:
-    """DS413 with `registries`: the image must start with one of them, each optionally with a part
-    of the path (`ghcr.io/acme`).
+    """The check with `registries`: the image must start with one of them, each optionally with a
+    part of the path (`ghcr.io/acme`).
     """
-    allowed = tuple(str(one).rstrip("/") for one in items(settings.get("registries")))
+    allowed = tuple(str(registry).rstrip("/") for registry in items(settings.get("registries")))
     if not allowed:
-        return named_registry
+        return named_registry.check
 
     def known_registry(body: Body) -> Iterator[Violation]:
-        yield from named_registry(body)
+        yield from named_registry.check(body)
         for path, image, container in _images(body):
             name = f"{image.registry}/{image.repository}/"
-            if image.registry and not any(name.startswith(f"{one}/") for one in allowed):
+            if image.registry and not any(name.startswith(f"{registry}/") for registry in allowed):
                 yield Violation(
                     path,
                     f"{container['image']} is not from a registry that gitops-ds.yaml allows: "
@@ -121,3 +114,18 @@ def from_registries(settings: Mapping[str, Any]) -> Check[Body]:
                 )
 
     return known_registry
+
+
+@rule(
+    advice("DS413", Severity.WARNING, "image registry is not allowed", on=False),
+    from_settings=from_registries,
+)
+def named_registry(body: Body) -> Iterator[Violation]:
+    """The image has no registry."""
+    for path, image, container in _images(body):
+        if not image.registry:
+            message = (
+                f"{container['image']} has no registry: the configuration of each node decides "
+                f"which one is used; set it"
+            )
+            yield Violation(path, message)

@@ -20,10 +20,12 @@ from gitops_ds.checks.engine.rule import (
     items,
     of_daemonsets,
     pod_specs,
+    rule,
     section,
 )
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import advice, refused
 from gitops_ds.kube.apimachinery import capacity
 
 _STRATEGY: Final[Path] = (*SPEC, "updateStrategy")
@@ -40,9 +42,10 @@ _LONG_GRACE: Final = 300
 _LONG_BATCH: Final = 600
 
 
+@rule(advice("DS203", Severity.ERROR, "host ports conflict during a surge"))
 @of_daemonsets
 def surge_has_room(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS203: during a surge the new pod needs a host port that the old pod still uses.
+    """During a surge the new pod needs a host port that the old pod still uses.
 
     The API server accepts it: https://github.com/kubernetes/kubernetes/issues/106417
     """
@@ -65,9 +68,10 @@ def surge_has_room(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     )
 
 
+@rule(advice("DS205", Severity.ERROR, "maxUnavailable covers too many nodes"))
 @of_daemonsets
 def few_at_a_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS205, if no nodes are known: maxUnavailable covers all nodes, or more than a few for an
+    """If no nodes are known: maxUnavailable covers all nodes, or more than a few for an
     agent of network, storage or DNS.
     """
     share = _PERCENT.match(str(_rolling(spec).get("maxUnavailable")))
@@ -90,9 +94,10 @@ def few_at_a_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         )
 
 
+@rule(advice("DS207", Severity.WARNING, "updateStrategy is OnDelete"))
 @of_daemonsets
 def rolls_by_itself(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS207: with OnDelete a merge replaces no pod."""
+    """With OnDelete a merge replaces no pod."""
     if section(spec.get("updateStrategy")).get("type") == "OnDelete":
         message = (
             "with OnDelete a change reaches a node only after its pod is deleted; use RollingUpdate"
@@ -107,9 +112,10 @@ def rolls_by_itself(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 _WAIT: Final = Fix("minReadySeconds: 10", (Mend(_READY_SECONDS, 10),))
 
 
+@rule(advice("DS208", Severity.WARNING, "minReadySeconds is not set"))
 @of_daemonsets
 def waits_after_ready(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS208: minReadySeconds is missing. Without a readiness probe DS209 reports it."""
+    """minReadySeconds is missing. Without a readiness probe DS209 reports it."""
     if not spec.get("minReadySeconds") and _rolls(spec) and _has_readiness(pod):
         message = (
             "a pod is available as soon as it is ready, so a pod that crashes shortly after does "
@@ -118,9 +124,10 @@ def waits_after_ready(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         yield Violation(_READY_SECONDS, message, _WAIT)
 
 
+@rule(advice("DS209", Severity.ERROR, "no readiness check stops a bad rollout"))
 @of_daemonsets
 def something_stops_it(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS209: neither a readiness probe nor minReadySeconds stops a bad rollout."""
+    """Neither a readiness probe nor minReadySeconds stops a bad rollout."""
     if not spec.get("minReadySeconds") and _rolls(spec) and not _has_readiness(pod):
         message = (
             "blind rollout: without a readiness probe and minReadySeconds a pod is available as "
@@ -130,9 +137,32 @@ def something_stops_it(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]
         yield Violation(_READY_SECONDS, message, _WAIT)
 
 
+@rule(refused("DS210", "preStop sleep exceeds the termination grace period"))
+def sleeps_end_in_time(body: Body) -> Iterator[Violation]:
+    """The sleep of a hook must not exceed the termination grace period.
+
+    Source: validateSleepAction in pkg/apis/core/validation/validation.go of Kubernetes.
+    """
+    for _, pod in pod_specs(body):
+        period = pod.get("terminationGracePeriodSeconds")
+        grace = _DEFAULT_GRACE if period is None else period
+        for way, container in containers(body):
+            lifecycle = section(container.get("lifecycle"))
+            for name in ("postStart", "preStop") if lifecycle else ():
+                seconds = section(section(lifecycle.get(name)).get("sleep")).get("seconds")
+                if seconds is not None and not 0 <= seconds <= grace:
+                    path = (*way, "lifecycle", name, "sleep", "seconds")
+                    yield Violation(
+                        path,
+                        f"a sleep must be between 0 and {grace} seconds "
+                        f"(terminationGracePeriodSeconds), not {seconds}",
+                    )
+
+
+@rule(advice("DS210", Severity.WARNING, "termination grace period is too short or too long"))
 @of_daemonsets
 def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS210: a termination grace period that is too short for the agent, or makes every node wait
+    """A termination grace period that is too short for the agent, or makes every node wait
     for minutes.
     """
     period = pod.get("terminationGracePeriodSeconds")
@@ -163,27 +193,6 @@ def time_to_end(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             )
 
 
-def sleeps_end_in_time(body: Body) -> Iterator[Violation]:
-    """DS210: the sleep of a hook must not exceed the termination grace period.
-
-    Source: validateSleepAction in pkg/apis/core/validation/validation.go of Kubernetes.
-    """
-    for _, pod in pod_specs(body):
-        period = pod.get("terminationGracePeriodSeconds")
-        grace = _DEFAULT_GRACE if period is None else period
-        for way, container in containers(body):
-            lifecycle = section(container.get("lifecycle"))
-            for name in ("postStart", "preStop") if lifecycle else ():
-                seconds = section(section(lifecycle.get(name)).get("sleep")).get("seconds")
-                if seconds is not None and not 0 <= seconds <= grace:
-                    path = (*way, "lifecycle", name, "sleep", "seconds")
-                    yield Violation(
-                        path,
-                        f"a sleep must be between 0 and {grace} seconds "
-                        f"(terminationGracePeriodSeconds), not {seconds}",
-                    )
-
-
 def _sleep(hook: Spec) -> int:
     """The minimum duration of a hook's sleep in seconds."""
     if seconds := section(hook.get("sleep")).get("seconds"):
@@ -196,9 +205,10 @@ def _sleep(hook: Spec) -> int:
     return int(match[1]) if match else 0
 
 
+@rule(advice("DS211", Severity.WARNING, "revisionHistoryLimit is 0"))
 @of_daemonsets
 def way_back(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS211: revisionHistoryLimit keeps no revision for a rollback."""
+    """revisionHistoryLimit keeps no revision for a rollback."""
     kept = spec.get("revisionHistoryLimit")
     if kept in (0, 1):
         path = (*SPEC, "revisionHistoryLimit")
@@ -209,10 +219,15 @@ def way_back(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         yield Violation(path, message, Fix("remove revisionHistoryLimit", (Mend(path),), safe=True))
 
 
+@rule(
+    advice("DS212", Severity.WARNING, "readiness delay of each batch exceeds ten minutes", on=False)
+)
 @of_daemonsets
 def ends_in_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS212: a rollout takes hours because of the minimum duration of each batch."""
-    probes = [section(one.get("readinessProbe")) for one in items(pod.get("containers"))]
+    """A rollout takes hours because of the minimum duration of each batch."""
+    probes = [
+        section(container.get("readinessProbe")) for container in items(pod.get("containers"))
+    ]
     delay, wait = (
         max((probe.get("initialDelaySeconds") or 0 for probe in probes), default=0),
         spec.get("minReadySeconds") or 0,
@@ -247,4 +262,8 @@ def _has_readiness(pod: Spec) -> bool:
 
 
 def _sidecars(pod: Spec) -> list[Spec]:
-    return [one for one in items(pod.get("initContainers")) if one.get("restartPolicy") == "Always"]
+    return [
+        container
+        for container in items(pod.get("initContainers"))
+        if container.get("restartPolicy") == "Always"
+    ]

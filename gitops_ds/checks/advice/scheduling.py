@@ -16,11 +16,13 @@ from gitops_ds.checks.engine.rule import (
     class_of,
     items,
     of_daemonsets,
+    rule,
     section,
 )
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.live import Taint
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import advice
 from gitops_ds.kube.apimachinery import node_eligibility
 
 _TOLERATIONS: Final[Path] = (*POD, "tolerations")
@@ -43,12 +45,9 @@ _TOLERATE_CONTROL_PLANE: Final = {
 NODE_CRITICAL: Final = "system-node-critical"
 SYSTEM_PRIORITIES: Final = frozenset((NODE_CRITICAL, "system-cluster-critical"))
 
-_ADDED: Final = frozenset(
-    (one["key"], one["effect"]) for one in node_eligibility.daemon_tolerations({})
-)
-_ADDED_ON_HOST_NETWORK: Final = frozenset(
-    (one["key"], one["effect"])
-    for one in node_eligibility.daemon_tolerations({"hostNetwork": True})
+_ADDED, _ADDED_ON_HOST_NETWORK = (
+    {(toleration["key"], toleration["effect"]) for toleration in added}
+    for added in map(node_eligibility.daemon_tolerations, ({}, {"hostNetwork": True}))
 )
 
 # https://kubernetes.io/docs/reference/labels-annotations-taints/
@@ -67,9 +66,10 @@ _SOME_NODES: Final = frozenset(("gpu", "general"))  # classes of agents that do 
 _RUNS_ANYWHERE: Final = frozenset(("cni", "csi"))
 
 
+@rule(advice("DS301", Severity.WARNING, "control plane taint is not tolerated"))
 @of_daemonsets
 def control_plane(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS301: an agent for every node does not tolerate the taint of the control plane."""
+    """An agent for every node does not tolerate the taint of the control plane."""
     kind = class_of(body)
     if (
         not (kind or pod.get("priorityClassName") == NODE_CRITICAL)
@@ -107,9 +107,12 @@ def _for_every_node(pod: Spec) -> bool:
     if not _PLATFORM.issuperset(chosen) or "windows" in chosen.values():
         return False
     return all(
-        (one.get("key") in _PLATFORM and "windows" not in items(one.get("values")))
-        or (one.get("operator") == "NotIn" and not str(one.get("key")).startswith("node-role."))
-        for _, one in _conditions(pod)
+        (condition.get("key") in _PLATFORM and "windows" not in items(condition.get("values")))
+        or (
+            condition.get("operator") == "NotIn"
+            and not str(condition.get("key")).startswith("node-role.")
+        )
+        for _, condition in _conditions(pod)
     )
 
 
@@ -117,14 +120,17 @@ def _tolerate_too(pod_tolerations: list[Spec], words: str) -> Fix:
     return Fix(words, (Mend(_TOLERATIONS, [*pod_tolerations, _TOLERATE_CONTROL_PLANE]),))
 
 
+@rule(advice("DS302", Severity.WARNING, "every taint is tolerated"))
 @of_daemonsets
 def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS302: an agent tolerates every taint, although its node works without it."""
+    """An agent tolerates every taint, although its node works without it."""
     pod_tolerations = items(pod.get("tolerations"))
     keyless = [
-        one for one in pod_tolerations if not one.get("key") and one.get("operator") == "Exists"
+        toleration
+        for toleration in pod_tolerations
+        if not toleration.get("key") and toleration.get("operator") == "Exists"
     ]
-    effects = {one.get("effect") or "" for one in keyless}
+    effects = {toleration.get("effect") or "" for toleration in keyless}
     if (
         not (
             "" in effects or effects >= {node_eligibility.NO_SCHEDULE, node_eligibility.NO_EXECUTE}
@@ -136,27 +142,24 @@ def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         "it tolerates every taint, and therefore runs on broken, drained and dedicated nodes as "
         "well; tolerate only the intended taints"
     )
-    instead = [one for one in pod_tolerations if one not in keyless]
+    instead = [toleration for toleration in pod_tolerations if toleration not in keyless]
     fix = _tolerate_too(instead, f"tolerate {_CONTROL_PLANE} instead of every taint")
     yield Violation((*_TOLERATIONS, pod_tolerations.index(keyless[0])), message, fix)
 
 
+@rule(advice("DS303", Severity.WARNING, "control plane label or taint is outdated"))
 @of_daemonsets
 def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS303: `master` was replaced by `control-plane` in Kubernetes 1.24 (label) and 1.25
-    (taint).
-    """
+    """`master` was replaced by `control-plane` in Kubernetes 1.24 (label) and 1.25 (taint)."""
     pod_tolerations = items(pod.get("tolerations"))
-    old = next(
-        (index for index, one in enumerate(pod_tolerations) if one.get("key") == _MASTER), None
-    )
-    if old is not None and node_eligibility.untolerated(pod_tolerations, (_CONTROL_PLANE_TAINT,)):
+    keys = [toleration.get("key") for toleration in pod_tolerations]
+    if _MASTER in keys and node_eligibility.untolerated(pod_tolerations, (_CONTROL_PLANE_TAINT,)):
         message = (
             f"kubeadm no longer sets the taint {_MASTER} since Kubernetes 1.25: tolerate "
             f"{_CONTROL_PLANE} as well"
         )
         yield Violation(
-            (*_TOLERATIONS, old, "key"),
+            (*_TOLERATIONS, keys.index(_MASTER), "key"),
             message,
             _tolerate_too(pod_tolerations, f"tolerate {_CONTROL_PLANE} as well"),
         )
@@ -172,9 +175,9 @@ def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             Fix(f"write {_CONTROL_PLANE}", (Mend(path, key=_CONTROL_PLANE),)),
         )
     conditions = list(_conditions(pod))
-    if not any(one.get("key") == _CONTROL_PLANE for _, one in conditions):
-        for way, one in conditions:
-            if one.get("key") == _MASTER:
+    if not any(condition.get("key") == _CONTROL_PLANE for _, condition in conditions):
+        for way, condition in conditions:
+            if condition.get("key") == _MASTER:
                 fix = Fix(f"write {_CONTROL_PLANE}", (Mend((*way, "key"), _CONTROL_PLANE),))
                 yield Violation(
                     (*way, "key"),
@@ -183,37 +186,37 @@ def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
                 )
 
 
+@rule(advice("DS305", Severity.INFO, "toleration is redundant"))
 @of_daemonsets
 def only_own_tolerations(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS305: the controller adds this toleration to every pod, without a time limit."""
+    """The controller adds this toleration to every pod, without a time limit."""
     pod_tolerations = pod.get("tolerations")
     if not pod_tolerations:
         return
     added = _ADDED_ON_HOST_NETWORK if pod.get("hostNetwork") else _ADDED
-    for index, one in enumerate(pod_tolerations):
+    for index, toleration in enumerate(pod_tolerations):
         if (
-            not one
-            or (one.get("key"), one.get("effect")) not in added
-            or one.get("operator") != "Exists"
-            or one.get("value")
+            not toleration
+            or (toleration.get("key"), toleration.get("effect")) not in added
+            or toleration.get("operator") != "Exists"
+            or toleration.get("value")
         ):
             continue
         path = (*_TOLERATIONS, index)
         limit = (
             "; its tolerationSeconds have no effect"
-            if one.get("tolerationSeconds") is not None
+            if toleration.get("tolerationSeconds") is not None
             else ""
         )
-        message = (
-            f"the DaemonSet controller adds the toleration {one['key']}:{one['effect']} to every "
-            f"pod{limit}"
-        )
+        taint = f"{toleration['key']}:{toleration['effect']}"
+        message = f"the DaemonSet controller adds the toleration {taint} to every pod{limit}"
         yield Violation(path, message, Fix("remove this toleration", (Mend(path),), safe=True))
 
 
+@rule(advice("DS308", Severity.WARNING, "node label is deprecated"))
 @of_daemonsets
 def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS308: a deprecated node label."""
+    """A deprecated node label."""
     chosen = section(pod.get("nodeSelector"))
     for old in chosen:
         if new := _OLD_LABELS.get(old):
@@ -230,19 +233,20 @@ def current_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
                     safe=twice or new not in chosen,
                 ),
             )
-    for way, one in (*_conditions(pod), *_wishes(pod)):
-        if new := _OLD_LABELS.get(str(one.get("key"))):
+    for way, condition in (*_conditions(pod), *_wishes(pod)):
+        if new := _OLD_LABELS.get(str(condition.get("key"))):
             path = (*way, "key")
             yield Violation(
                 path,
-                f"the label {one['key']} is deprecated: use {new}",
+                f"the label {condition['key']} is deprecated: use {new}",
                 Fix(f"write {new}", (Mend(path, new),), safe=True),
             )
 
 
+@rule(advice("DS310", Severity.WARNING, "pod affinity on a DaemonSet", on=False))
 @of_daemonsets
 def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS310: with one pod per node, pod affinity can only keep pods Pending."""
+    """With one pod per node, pod affinity can only keep pods Pending."""
     affinity = section(pod.get("affinity"))
     for path, terms in (
         *(
@@ -260,17 +264,19 @@ def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             yield Violation(path, message, Fix(f"remove {path[-1]}", (Mend(path),)))
 
 
+@rule(advice("DS311", Severity.INFO, "preferred node affinity has no effect", on=False))
 @of_daemonsets
 def no_wishes(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS311: the controller ignores preferred node affinity."""
+    """The controller ignores preferred node affinity."""
     if section(section(pod.get("affinity")).get("nodeAffinity")).get(PREFERRED):
         message = "the DaemonSet controller ignores preferences: every eligible node gets a pod"
         yield Violation(_WISHES, message, Fix(f"remove {PREFERRED}", (Mend(_WISHES),)))
 
 
+@rule(advice("DS312", Severity.WARNING, "priorityClassName is not set"))
 @of_daemonsets
 def priority(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS312: priorityClassName is not set."""
+    """priorityClassName is not set."""
     if not pod.get("priorityClassName"):
         message = (
             "without priorityClassName the agent is among the first to be evicted, and stays "
@@ -283,14 +289,15 @@ def priority(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         )
 
 
+@rule(advice("DS317", Severity.INFO, "required node label can exclude nodes", on=False))
 @of_daemonsets
 def hard_limits(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS317: a required label, other than of the platform, excludes nodes that lack or lose it."""
+    """A required label, other than of the platform, excludes nodes that lack or lose it."""
     chosen = [((*_NODE_SELECTOR, key), key) for key in section(pod.get("nodeSelector"))]
     terms = [
-        ((*way, "key"), str(one.get("key")))
-        for way, one in _conditions(pod)
-        if one.get("operator") in ("In", "Exists")
+        ((*way, "key"), str(condition.get("key")))
+        for way, condition in _conditions(pod)
+        if condition.get("operator") in ("In", "Exists")
     ]
     for path, key in (*chosen, *terms):
         if key not in _PLATFORM:
@@ -301,9 +308,10 @@ def hard_limits(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
             yield Violation(path, message)
 
 
+@rule(advice("DS314", Severity.ERROR, "agent selects a single node", on=False))
 @of_daemonsets
 def no_single_node(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS314: nodeName restricts a DaemonSet to a single node."""
+    """nodeName restricts a DaemonSet to a single node."""
     if pod.get("nodeName"):
         path = (*POD, "nodeName")
         message = (
@@ -313,9 +321,10 @@ def no_single_node(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         yield Violation(path, message, Fix("remove nodeName", (Mend(path),)))
 
 
+@rule(advice("DS320", Severity.WARNING, "schedulerName names another scheduler", on=False))
 @of_daemonsets
 def known_scheduler(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS320: without the named scheduler no pod is scheduled."""
+    """Without the named scheduler no pod is scheduled."""
     name = pod.get("schedulerName")
     if name and name != "default-scheduler":
         path = (*POD, "schedulerName")
@@ -326,9 +335,10 @@ def known_scheduler(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         )
 
 
+@rule(advice("DS315", Severity.WARNING, "serviceAccount is deprecated"))
 @of_daemonsets
 def account_by_its_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS315: serviceAccount is deprecated; serviceAccountName takes precedence."""
+    """serviceAccount is deprecated; serviceAccountName takes precedence."""
     old = pod.get("serviceAccount")
     if not old:
         return
@@ -360,12 +370,12 @@ def _wishes(pod: Spec) -> Iterator[tuple[Path, Spec]]:
     if pod.get("affinity"):
         preferred = section(section(pod.get("affinity")).get("nodeAffinity")).get(PREFERRED)
         yield from _expressions(
-            ((*_WISHES, index, "preference"), section(section(one).get("preference")))
-            for index, one in enumerate(preferred or ())
+            ((*_WISHES, index, "preference"), section(section(term).get("preference")))
+            for index, term in enumerate(preferred or ())
         )
 
 
 def _expressions(terms: Iterable[tuple[Path, Spec]]) -> Iterator[tuple[Path, Spec]]:
     for way, term in terms:
-        for index, one in enumerate(term.get("matchExpressions") or ()):
-            yield (*way, "matchExpressions", index), section(one)
+        for index, expression in enumerate(term.get("matchExpressions") or ()):
+            yield (*way, "matchExpressions", index), section(expression)

@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.checks.engine.rule import Violation, containers, items, pod_specs, section
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.checks.engine.rule import Violation, containers, items, pod_specs, rule, section
+from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import advice
 
 _POWERFUL: Final = frozenset({"ALL", "SYS_ADMIN", "NET_ADMIN"})
+# Agents of these classes require access to the node; for others privileges are an error.
+OF_NODES: Final = dict.fromkeys(("cni", "csi", "monitoring", "security", "gpu"), Severity.WARNING)
 
 
+@rule(advice("DS501", Severity.ERROR, "container is privileged", classes=OF_NODES))
 def privileged(body: Body) -> Iterator[Violation]:
-    """DS501: a container is privileged."""
+    """A container is privileged."""
     for way, container in containers(body):
         context = container.get("securityContext")
         if context and context.get("privileged"):
@@ -29,8 +33,9 @@ def privileged(body: Body) -> Iterator[Violation]:
             yield Violation(path, message, Fix("remove it", (Mend(path),)))
 
 
+@rule(advice("DS508", Severity.WARNING, "privilege escalation is allowed", on=False))
 def no_escalation(body: Body) -> Iterator[Violation]:
-    """DS508: privilege escalation is allowed."""
+    """Privilege escalation is allowed."""
     for way, container, own, _ in _contexts(body):
         # The API server rejects false with these two capabilities, which include an escalation.
         above = own.get("privileged") or "SYS_ADMIN" in items(
@@ -45,13 +50,14 @@ def no_escalation(body: Body) -> Iterator[Violation]:
             yield Violation(path, message, Fix("forbid it", (Mend(path, False),)))
 
 
+@rule(advice("DS509", Severity.INFO, "container may run as root", on=False))
 def no_root(body: Body) -> Iterator[Violation]:
-    """DS509: the user of the container is not set."""
+    """The user of the container is not set."""
     for way, container, own, pod in _contexts(body):
         windows = section(own.get("windowsOptions")) or section(pod.get("windowsOptions"))
         is_set = any(
-            one.get(field) is not None
-            for one in (own, pod)
+            context.get(field) is not None
+            for context in (own, pod)
             for field in ("runAsNonRoot", "runAsUser")
         )
         if not is_set and not windows:
@@ -63,8 +69,9 @@ def no_root(body: Body) -> Iterator[Violation]:
             yield Violation(path, message, Fix("set runAsNonRoot: true", (Mend(path, True),)))
 
 
+@rule(advice("DS510", Severity.INFO, "root file system is writable", on=False))
 def read_only_root(body: Body) -> Iterator[Violation]:
-    """DS510: the root file system is writable."""
+    """The root file system is writable."""
     for way, container, own, _ in _contexts(body):
         if not own.get("readOnlyRootFilesystem"):
             path = (*way, "securityContext", "readOnlyRootFilesystem")
@@ -75,8 +82,9 @@ def read_only_root(body: Body) -> Iterator[Violation]:
             yield Violation(path, message, Fix("make it read-only", (Mend(path, True),)))
 
 
+@rule(advice("DS511", Severity.WARNING, "dangerous capability is added", on=False))
 def few_capabilities(body: Body) -> Iterator[Violation]:
-    """DS511: a capability is added that amounts to root on the node."""
+    """A capability is added that amounts to root on the node."""
     for way, _, own, _ in _contexts(body):
         for index, name in enumerate(items(section(own.get("capabilities")).get("add"))):
             if str(name).removeprefix("CAP_") in _POWERFUL:
@@ -89,8 +97,9 @@ def few_capabilities(body: Body) -> Iterator[Violation]:
                 )
 
 
+@rule(advice("DS511", Severity.INFO, "capabilities are not dropped", on=False))
 def dropped_capabilities(body: Body) -> Iterator[Violation]:
-    """DS511: the default capabilities are not dropped."""
+    """The default capabilities are not dropped."""
     for way, container, own, _ in _contexts(body):
         if not own.get("privileged") and "ALL" not in items(
             section(own.get("capabilities")).get("drop")
@@ -103,12 +112,13 @@ def dropped_capabilities(body: Body) -> Iterator[Violation]:
             yield Violation(path, message, Fix("drop all capabilities", (Mend(path, ["ALL"]),)))
 
 
+@rule(advice("DS512", Severity.INFO, "seccomp profile is not set", on=False))
 def seccomp(body: Body) -> Iterator[Violation]:
-    """DS512: no seccomp profile filters the system calls."""
+    """No seccomp profile filters the system calls."""
     for path, _ in pod_specs(body):
         bare = [
-            one
-            for _, one, own, pod in _contexts(body)
+            container
+            for _, container, own, pod in _contexts(body)
             if not (_profiled(own) or _profiled(pod) or own.get("privileged"))
         ]
         if bare:
@@ -128,8 +138,9 @@ def _profiled(context: Mapping[str, Any]) -> bool:
     return bool(context.get("seccompProfile"))
 
 
+@rule(advice("DS513", Severity.INFO, "service account token is mounted", on=False))
 def no_token(body: Body) -> Iterator[Violation]:
-    """DS513: the pod gets a token of the default service account."""
+    """The pod gets a token of the default service account."""
     for path, spec in pod_specs(body):
         account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
         if account == "default" and spec.get("automountServiceAccountToken") is not False:
@@ -223,9 +234,9 @@ def _baseline(spec: Mapping[str, Any]) -> Iterator[str]:
     pod = section(spec.get("securityContext"))
     yield from _of_context(pod)
     yield from (
-        f"the sysctl {one.get('name')}"
-        for one in items(pod.get("sysctls"))
-        if one.get("name") not in _SYSCTLS
+        f"the sysctl {sysctl.get('name')}"
+        for sysctl in items(pod.get("sysctls"))
+        if sysctl.get("name") not in _SYSCTLS
     )
     for container in _containers(spec):
         own = section(container.get("securityContext"))

@@ -10,11 +10,13 @@ from typing import Any, Final
 
 import orjson
 
-from gitops_ds.checks.engine.rule import Violation, containers, items, section
+from gitops_ds.checks.engine.rule import Violation, containers, items, rule, section
 from gitops_ds.core import names
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Path, group_of
 from gitops_ds.core.redaction import patterns
+from gitops_ds.core.rules import advice
+from gitops_ds.source.rules import PLAIN_SECRET
 
 # The output of Go templates for a missing value, and reminders.
 _NEVER_MEANT: Final = re.compile(r"<no value>|\bCHANGE_?ME\b")
@@ -26,8 +28,9 @@ _OWN_LANGUAGE: Final = frozenset(("annotations", "command", "args", "env"))
 _DATA: Final = frozenset(("data", "stringData", "binaryData"))
 
 
+@rule(advice("DS012", Severity.ERROR, "placeholder was not rendered"))
 def filled_in(body: Body) -> Iterator[Violation]:
-    """DS012: a placeholder was not rendered. A search through the bytes skips most objects."""
+    """A placeholder was not rendered. A search through the bytes skips most objects."""
     if not _is_kubernetes(body):
         return
     if _may_have_placeholder(orjson.dumps(body)):
@@ -73,10 +76,9 @@ _SERVERS_ANNOTATIONS: Final = (
 )
 
 
+@rule(advice("DS013", Severity.WARNING, "manifest has fields that the cluster writes"))
 def only_what_is_wanted(body: Body) -> Iterator[Violation]:
-    """DS013: fields that the API server writes. Empty ones, as generators leave them, are
-    ignored.
-    """
+    """Fields that the API server writes. Empty ones, as generators leave them, are ignored."""
     metadata = section(body.get("metadata"))
     for field in _SERVERS:
         if metadata.get(field):
@@ -107,8 +109,9 @@ def _is_kubernetes(body: Body) -> bool:
 _OPTION: Final = re.compile(r"--?([A-Za-z][A-Za-z0-9_.-]*)=(.+)\Z", re.DOTALL)
 
 
+@rule(PLAIN_SECRET)
 def no_secrets(body: Body) -> Iterator[Violation]:
-    """DS514: a secret in a variable, an argument or a ConfigMap."""
+    """A secret in a variable, an argument or a ConfigMap."""
     if body.get("kind") == "ConfigMap":
         data = body.get("data")
         for name, value in data.items() if isinstance(data, Mapping) else ():

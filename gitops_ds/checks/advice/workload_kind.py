@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from gitops_ds.checks.advice import images
-from gitops_ds.checks.engine.rule import POD, Spec, Violation, items, of_daemonsets
+from gitops_ds.checks.engine.rule import POD, Spec, Violation, items, of_daemonsets, rule
+from gitops_ds.core.finding import Severity
 from gitops_ds.core.objects import Body
+from gitops_ds.core.rules import advice
 
 _STATIC_POD: Final = "a static pod, which the kubelet starts from a file"
 _SERVICE: Final = "a service of the operating system, in the image of the node"
@@ -34,9 +36,10 @@ _IDLE: Final = re.compile(
 _SHELLS: Final = frozenset(("ash", "bash", "dash", "exec", "sh"))
 
 
+@rule(advice("DS321", Severity.INFO, "program is required before any pod"))
 @of_daemonsets
 def needed_before_pods(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS321: a DaemonSet exists only with an API server and a kubelet, so it starts neither."""
+    """A DaemonSet exists only with an API server and a kubelet, so it starts neither."""
     for index, container in enumerate(items(pod.get("containers"))):
         image = images.parse(str(container.get("image") or ""))
         name = image.repository.rpartition("/")[2]
@@ -48,12 +51,15 @@ def needed_before_pods(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]
             )
 
 
+@rule(advice("DS322", Severity.INFO, "pod prepares its node once", on=False))
 @of_daemonsets
 def one_time_work(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS322: the pod prepares its node once, and then does nothing."""
+    """The pod prepares its node once, and then does nothing."""
     containers = items(pod.get("containers"))
     prepares = [
-        one for one in items(pod.get("initContainers")) if one.get("restartPolicy") != "Always"
+        container
+        for container in items(pod.get("initContainers"))
+        if container.get("restartPolicy") != "Always"
     ]
     if not containers or not all(map(_is_idle, containers)):
         return

@@ -10,18 +10,22 @@ from typing import Final
 
 from gitops_ds.checks.change import regressions
 from gitops_ds.checks.engine.contexts import ChangeRule, ChangeSides
-from gitops_ds.checks.engine.rule import POD, Violation, advice, pod, refused, section
+from gitops_ds.checks.engine.rule import POD, Violation, pod, rule, rules_in, section
 from gitops_ds.core import names
 from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Key, show_path
+from gitops_ds.core.rules import advice, refused
 from gitops_ds.kube.apimachinery import capacity, label_selector, node_pools, quantities
 
 # The accepted additional requests over all nodes, in thousandths: 50 cores, 100 GiB.
 _BUDGET: Final = {"cpu": 50_000, "memory": 100 * 1024**3 * 1000}
 
 
+@rule(
+    advice("DS606", Severity.WARNING, "change requests many resources across the nodes", on=False)
+)
 def within_budget(sides: ChangeSides) -> Iterator[Violation]:
-    """DS606: the additional requests of a change over all its nodes."""
+    """The additional requests of a change over all its nodes."""
     for key, manifest in sides.head.items():
         nodes = sides.after.eligible.get(key, frozenset())
         was = sides.base.get(key)
@@ -50,8 +54,9 @@ def _requests(body: Body, resource: str) -> int:
         return 0
 
 
+@rule(advice("DS705", Severity.ERROR, "nodes lose the agent", on=False))
 def keeps_its_nodes(sides: ChangeSides) -> Iterator[Violation]:
-    """DS705: nodes that lose an agent which the change keeps."""
+    """Nodes that lose an agent which the change keeps."""
     if sides.census is None:
         return
     for key, nodes in sides.after.eligible.items():
@@ -78,8 +83,9 @@ def _siblings(key: Key, sides: ChangeSides) -> list[Key]:
     ]
 
 
+@rule(advice("DS708", Severity.WARNING, "cluster differs from the base", on=False))
 def matches_the_base(sides: ChangeSides) -> Iterator[Violation]:
-    """DS708: drift of the objects that the change touches."""
+    """Drift of the objects that the change touches."""
     for key, paths in sides.drift.items():
         manifest, was = sides.head.get(key), sides.base.get(key)
         if paths and (manifest is None or was is None or manifest.digest != was.digest):
@@ -93,8 +99,9 @@ def matches_the_base(sides: ChangeSides) -> Iterator[Violation]:
 _ANSWERED: Final = re.compile(r"\bDS702\s*[=:]\s*[^;\s]")
 
 
+@rule(refused("DS103", "selector is immutable"))
 def selector_stays(sides: ChangeSides) -> Iterator[Violation]:
-    """DS103: the selector of an existing object is immutable."""
+    """The selector of an existing object is immutable."""
     for key, before, after in sides.both():
         if _selector(before) != _selector(after):
             message = (
@@ -113,8 +120,9 @@ def selector_stays(sides: ChangeSides) -> Iterator[Violation]:
             )
 
 
+@rule(advice("DS701", Severity.ERROR, "agent is renamed"))
 def no_rename(sides: ChangeSides) -> Iterator[Violation]:
-    """DS701: a new name makes a new agent."""
+    """A new name makes a new agent."""
     for new in sides.come():
         for old in sides.gone():
             if _same_agent(sides.base[old].body, sides.head[new].body):
@@ -125,8 +133,9 @@ def no_rename(sides: ChangeSides) -> Iterator[Violation]:
                 yield Violation(("metadata", "name"), message, object=new, related=old)
 
 
+@rule(advice("DS702", Severity.ERROR, "agent is removed"))
 def stays(sides: ChangeSides) -> Iterator[Violation]:
-    """DS702: an agent is removed. An annotation of the base that accepts it, or disables pruning,
+    """An agent is removed. An annotation of the base that accepts it, or disables pruning,
     prevents the finding.
     """
     renamed = {
@@ -151,7 +160,10 @@ def _selector(body: Body) -> frozenset[tuple[str, str, frozenset[str]]]:
     selector_value = label_selector.of_label_selector(
         section(section(body.get("spec")).get("selector"))
     )
-    return frozenset((one.key, one.operator, frozenset(one.values)) for one in selector_value)
+    return frozenset(
+        (requirement.key, requirement.operator, frozenset(requirement.values))
+        for requirement in selector_value
+    )
 
 
 def _same_agent(before: Body, after: Body) -> bool:
@@ -160,7 +172,10 @@ def _same_agent(before: Body, after: Body) -> bool:
 
 def _repositories(body: Body) -> list[str]:
     """The images of the containers, without tag and digest."""
-    images = [str(section(one).get("image") or "") for one in pod(body).get("containers") or ()]
+    images = [
+        str(section(container).get("image") or "")
+        for container in pod(body).get("containers") or ()
+    ]
     return [
         image.partition("@")[0].rpartition("/")[0]
         + "/"
@@ -169,37 +184,4 @@ def _repositories(body: Body) -> list[str]:
     ]
 
 
-RULES: Final[tuple[ChangeRule, ...]] = (
-    refused("DS103", "selector is immutable", selector_stays),
-    advice(
-        "DS606",
-        Severity.WARNING,
-        "change requests many resources across the nodes",
-        within_budget,
-        on=False,
-    ),
-    advice("DS701", Severity.ERROR, "agent is renamed", no_rename),
-    advice("DS702", Severity.ERROR, "agent is removed", stays),
-    advice(
-        "DS704",
-        Severity.INFO,
-        "pods restart without an effective change",
-        regressions.restarts_for_something,
-        on=False,
-    ),
-    advice("DS705", Severity.ERROR, "nodes lose the agent", keeps_its_nodes, on=False),
-    advice(
-        "DS706", Severity.WARNING, "image is downgraded", regressions.images_go_forward, on=False
-    ),
-    advice(
-        "DS707",
-        Severity.WARNING,
-        "agent's requests or guarantees change a lot",
-        regressions.requests_are_similar,
-        on=False,
-    ),
-    advice("DS708", Severity.WARNING, "cluster differs from the base", matches_the_base, on=False),
-    advice(
-        "DS710", Severity.WARNING, "change cannot be rolled back", regressions.way_back, on=False
-    ),
-)
+RULES: Final[tuple[ChangeRule, ...]] = rules_in(globals(), vars(regressions))

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from gitops_ds.checks.engine.contexts import ClusterStep, PromotionRule
-from gitops_ds.checks.engine.rule import POD, Violation, advice, items, section, template
+from gitops_ds.checks.engine.rule import POD, Violation, items, rule, rules_in, section, template
 from gitops_ds.core.finding import Severity
 from gitops_ds.core.objects import Body, Key
+from gitops_ds.core.rules import advice
 
 _MOST_NODES: Final = 500
 # Usual names of environments, in the order of promotion.
@@ -33,8 +34,9 @@ def rank(environment: str) -> int | None:
     )
 
 
+@rule(advice("DS703", Severity.WARNING, "change restarts too many nodes at once", on=False))
 def in_small_steps(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
-    """DS703: a change restarts too many nodes, or several production environments."""
+    """A change restarts too many nodes, or several production environments."""
     restarted: dict[Key, dict[str, int]] = {}
     production: dict[Key, list[ClusterStep]] = {}
     for step in steps:
@@ -70,8 +72,11 @@ def _on_delete(body: Body) -> bool:
     return section(section(body.get("spec")).get("updateStrategy")).get("type") == "OnDelete"
 
 
+@rule(
+    advice("DS709", Severity.WARNING, "production is changed before earlier environments", on=False)
+)
 def promoted(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
-    """DS709: production gets an image that the preceding environment does not have."""
+    """Production gets an image that the preceding environment does not have."""
     every = list(steps)
     for step in every:
         if rank(step.facts.environment) != PRODUCTION:
@@ -82,7 +87,10 @@ def promoted(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
             if (
                 earlier
                 and new
-                and not any(new <= _images(template(one.sides.head[key].body)) for one in earlier)
+                and not any(
+                    new <= _images(template(earlier_step.sides.head[key].body))
+                    for earlier_step in earlier
+                )
             ):
                 message = (
                     f"{', '.join(sorted(new))} is not in {earlier[0].facts.environment} yet: "
@@ -94,35 +102,20 @@ def promoted(steps: Iterable[ClusterStep]) -> Iterator[Violation]:
 def _earlier(key: Key, steps: Sequence[ClusterStep]) -> list[ClusterStep]:
     """The clusters with the agent in the last environment before production."""
     ranked = [
-        (place, one)
-        for one in steps
-        if key in one.sides.head and (place := rank(one.facts.environment)) is not None
+        (place, step)
+        for step in steps
+        if key in step.sides.head and (place := rank(step.facts.environment)) is not None
     ]
     before = [place for place, _ in ranked if place < PRODUCTION]
-    return [one for place, one in ranked if before and place == max(before)]
+    return [step for place, step in ranked if before and place == max(before)]
 
 
 def _images(of: Body) -> frozenset[str]:
     spec = section(of.get("spec"))
     return frozenset(
-        str(one.get("image"))
-        for one in (*items(spec.get("containers")), *items(spec.get("initContainers")))
+        str(container.get("image"))
+        for container in (*items(spec.get("containers")), *items(spec.get("initContainers")))
     )
 
 
-RULES: Final[tuple[PromotionRule, ...]] = (
-    advice(
-        "DS703",
-        Severity.WARNING,
-        "change restarts too many nodes at once",
-        in_small_steps,
-        on=False,
-    ),
-    advice(
-        "DS709",
-        Severity.WARNING,
-        "production is changed before earlier environments",
-        promoted,
-        on=False,
-    ),
-)
+RULES: Final[tuple[PromotionRule, ...]] = rules_in(globals())

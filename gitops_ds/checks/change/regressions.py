@@ -9,9 +9,10 @@ from typing import Any, Final
 from gitops_ds.checks.advice import images
 from gitops_ds.checks.cluster import references
 from gitops_ds.checks.engine.contexts import ChangeSides
-from gitops_ds.checks.engine.rule import POD, Violation, items, pod, section
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.checks.engine.rule import POD, Violation, items, pod, rule, section
+from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Key, Path
+from gitops_ds.core.rules import advice
 from gitops_ds.kube.apimachinery import capacity, label_selector, quantities
 
 _TEMPLATE: Final[Path] = ("spec", "template")
@@ -26,8 +27,9 @@ _PART: Final = re.compile(r"[0-9]+|[a-z]+", re.ASCII)
 _VERSION: Final = re.compile(r"v?[0-9]+(\.[0-9]+)*([-_+.].*)?\Z", re.ASCII)
 
 
+@rule(advice("DS704", Severity.INFO, "pods restart without an effective change", on=False))
 def restarts_for_something(sides: ChangeSides) -> Iterator[Violation]:
-    """DS704: pods restart although only metadata of the template changed."""
+    """Pods restart although only metadata of the template changed."""
     for key, before, after in sides.rolling():
         if section(before.get("spec")) == section(after.get("spec")):
             changed = sorted(_marks(before).items() ^ _marks(after).items())
@@ -50,8 +52,9 @@ def _marks(template: Body) -> dict[str, str]:
     }
 
 
+@rule(advice("DS706", Severity.WARNING, "image is downgraded", on=False))
 def images_go_forward(sides: ChangeSides) -> Iterator[Violation]:
-    """DS706: an image has another registry, an older version, or loses its digest."""
+    """An image has another registry, an older version, or loses its digest."""
     for key, before, after in sides.rolling():
         old = {name: image for _, name, image in _images(before)}
         for path, name, image in _images(after):
@@ -109,8 +112,9 @@ def _rank(tag: str) -> tuple[tuple[int, ...], int, tuple[tuple[int, str], ...]]:
     return tuple(int(part) for part in re.findall("[0-9]+", numbers)), 0 if early else 1, parts
 
 
+@rule(advice("DS707", Severity.WARNING, "agent's requests or guarantees change a lot", on=False))
 def requests_are_similar(sides: ChangeSides) -> Iterator[Violation]:
-    """DS707: large changes of requests, priority and termination grace period."""
+    """Large changes of requests, priority and termination grace period."""
     for key, before, after in sides.rolling():
         was, now = section(before.get("spec")), section(after.get("spec"))
         for resource, old, new in _requests(was, now):
@@ -160,8 +164,9 @@ def _priority(sides: ChangeSides, name: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
+@rule(advice("DS710", Severity.WARNING, "change cannot be rolled back", on=False))
 def way_back(sides: ChangeSides) -> Iterator[Violation]:
-    """DS710: a change that cannot be rolled back."""
+    """A change that cannot be rolled back."""
     for key, before, after in sides.both():
         if sides.base[key].digest != sides.head[key].digest:
             yield from no_way_back(key, before, after, sides)

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_labels
-from gitops_ds.checks.engine.rule import POD, Violation, at, pod_path, section, template
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.checks.engine.rule import POD, Violation, at, pod_path, rule, section, template
+from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Path
+from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Manifest, Requirement
 from gitops_ds.kube.apimachinery import label_selector
 
@@ -23,8 +24,9 @@ _SELECTORS: Final[Mapping[tuple[str, str], Path]] = {
 _SERVICE_MONITOR: Final = ("monitoring.coreos.com", "ServiceMonitor")
 
 
+@rule(advice("DS106", Severity.WARNING, "selector of a companion object matches no pods", on=False))
 def companions_match(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS106: an object of an agent selects no pods.
+    """An object of an agent selects no pods.
 
     The rule reports an object only if it belongs to a DaemonSet: it is in the folder of the
     DaemonSet or shares a label with its pods, and no other workload of the repository has the
@@ -36,19 +38,21 @@ def companions_match(fleet: ClusterContext) -> Iterator[Violation]:
         if (labels := _pod_labels(manifest.body))
     ]
     services = [
-        one for one in fleet.manifests.values() if (one.key.group, one.key.kind) == ("", "Service")
+        service
+        for service in fleet.manifests.values()
+        if (service.key.group, service.key.kind) == ("", "Service")
     ]
     for manifest in fleet.manifests.values():
         kind = (manifest.key.group, manifest.key.kind)
         path = _SELECTORS.get(kind)
         if path and (selector := _selector(manifest.body, path, plain=kind == ("", "Service"))):
             there = [
-                (one, labels) for one, labels in pods if one.key.namespace == manifest.key.namespace
+                (pod, labels) for pod, labels in pods if pod.key.namespace == manifest.key.namespace
             ]
             if any(label_selector.all_match(selector, labels) for _, labels in there):
                 continue
             meant = next(
-                (one for one, labels in there if _meant_for(manifest, selector, one, labels)), None
+                (pod for pod, labels in there if _meant_for(manifest, selector, pod, labels)), None
             )
             if meant is not None:
                 message = (
@@ -68,7 +72,11 @@ def _meant_for(
         return False
     if companion.agent:
         return companion.agent == one.agent
-    return any(label_selector.matches(one, labels) for one in selector if one.operator == "In")
+    return any(
+        label_selector.matches(requirement, labels)
+        for requirement in selector
+        if requirement.operator == "In"
+    )
 
 
 def _monitor(monitor: Manifest, services: list[Manifest]) -> Iterator[Violation]:
@@ -78,9 +86,9 @@ def _monitor(monitor: Manifest, services: list[Manifest]) -> Iterator[Violation]
     spec = section(monitor.body.get("spec"))
     selector = label_selector.of_label_selector(section(spec.get("selector")))
     near = [
-        one
-        for one in services
-        if one.key.namespace == monitor.key.namespace and one.agent == monitor.agent
+        service
+        for service in services
+        if service.key.namespace == monitor.key.namespace and service.agent == monitor.agent
     ]
     if not selector or spec.get("namespaceSelector") or not near:
         return
@@ -103,8 +111,9 @@ def _effect(kind: tuple[str, str]) -> str:
 _SHARED: Final = frozenset(("kube-system", "kube-public", "kube-node-lease"))
 
 
+@rule(advice("DS017", Severity.INFO, "agent shares its namespace", on=False))
 def own_namespace(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS017: an agent shares its namespace with another one, or uses a namespace of Kubernetes."""
+    """An agent shares its namespace with another one, or uses a namespace of Kubernetes."""
     first: dict[str, Manifest] = {}
     for manifest in fleet.daemonsets:
         namespace = manifest.key.namespace
@@ -125,8 +134,9 @@ def own_namespace(fleet: ClusterContext) -> Iterator[Violation]:
             )
 
 
+@rule(advice("DS018", Severity.WARNING, "cluster-scoped object has a namespace"))
 def without_scope(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS018: an object whose kind has no namespace, by Kubernetes or by a definition in the
+    """An object whose kind has no namespace, by Kubernetes or by a definition in the
     repository, has one; the API server drops it, so it limits nothing.
     """
     path = ("metadata", "namespace")
@@ -142,11 +152,12 @@ def without_scope(fleet: ClusterContext) -> Iterator[Violation]:
             )
 
 
+@rule(advice("DS108", Severity.INFO, "metrics of the agent are not scraped", on=False))
 def monitored(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS108: no PodMonitor, no ServiceMonitor with a Service, and no annotation of Prometheus'
+    """No PodMonitor, no ServiceMonitor with a Service, and no annotation of Prometheus'
     example configuration.
     """
-    bodies = [(one.key, one.body) for one in fleet.manifests.values()]
+    bodies = [(manifest.key, manifest.body) for manifest in fleet.manifests.values()]
     monitors = [
         (key, section(body.get("spec")))
         for key, body in bodies
@@ -180,8 +191,9 @@ def monitored(fleet: ClusterContext) -> Iterator[Violation]:
             yield Violation(POD, message, object=manifest.key)
 
 
+@rule(advice("DS107", Severity.INFO, "PodDisruptionBudget has no effect on a DaemonSet", on=False))
 def budgets_for_others(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS107: a PodDisruptionBudget for a DaemonSet, whose pods are not evicted by a drain."""
+    """A PodDisruptionBudget for a DaemonSet, whose pods are not evicted by a drain."""
     for manifest in fleet.manifests.values():
         if (manifest.key.group, manifest.key.kind) != _BUDGET:
             continue

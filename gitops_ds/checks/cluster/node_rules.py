@@ -11,14 +11,16 @@ from typing import Any, Final
 from gitops_ds.checks.advice import images, rollout
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_labels, pod_spec
-from gitops_ds.checks.engine.rule import POD, Violation, class_of, items, section
+from gitops_ds.checks.engine.rule import POD, Violation, class_of, items, rule, section
 from gitops_ds.core.daemonset import RollingUpdate, Share
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.live import Census, Node
 from gitops_ds.core.objects import Path
 from gitops_ds.core.plain_text import counted
+from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Alternatives, Manifest
 from gitops_ds.kube.apimachinery import daemonsets, label_selector, node_pools
+from gitops_ds.source.rules import NO_NODE
 
 _MAX_UNAVAILABLE: Final[Path] = ("spec", "updateStrategy", "rollingUpdate", "maxUnavailable")
 _MAX_SURGE: Final[Path] = (*_MAX_UNAVAILABLE[:-1], "maxSurge")
@@ -31,8 +33,16 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _TERMS: Final[Path] = (*POD, "affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms")
 
 
+@rule(
+    advice(
+        "DS205",
+        Severity.WARNING,
+        "maxUnavailable covers more than a quarter of the nodes in the snapshot",
+        classes=dict.fromkeys(("cni", "csi", "dns"), Severity.ERROR),
+    )
+)
 def few_of_its_nodes(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS205, if the nodes are known: maxUnavailable covers more than a quarter of them, or a tenth
+    """If the nodes are known: maxUnavailable covers more than a quarter of them, or a tenth
     for an agent of network, storage or DNS.
     """
     for manifest, nodes in fleet.placed():
@@ -66,8 +76,9 @@ def _written(path: Path, value: str | int) -> Fix:
     return Fix(f"{path[-1]}: {value}", (Mend(path, value),))
 
 
+@rule(advice("DS206", Severity.WARNING, "rollout takes too long or cannot finish"))
 def ends_today(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS206: a rollout that cannot finish, or takes hours."""
+    """A rollout that cannot finish, or takes hours."""
     for manifest, nodes in fleet.placed():
         strategy = _strategy(manifest)
         if strategy is None or not nodes or fleet.census is None:
@@ -123,8 +134,9 @@ def _shown(share: Share) -> str:
     return f"{share.amount}%" if share.percent else str(share.amount)
 
 
+@rule(advice("DS307", Severity.ERROR, "no node has the required labels"))
 def known_labels(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS307: no node has the labels of an agent; reports the label at fault."""
+    """No node has the labels of an agent; reports the label at fault."""
     census = fleet.census
     if census is None:
         return
@@ -206,8 +218,16 @@ def _known(census: Census) -> str:
     return f"{len(census.nodes):,} {'declared' if census.declared else 'known'} nodes"
 
 
+@rule(
+    advice(
+        "DS309",
+        Severity.WARNING,
+        "nodes have several platforms and the agent selects none",
+        on=False,
+    )
+)
 def one_platform(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS309: an agent selects no operating system or architecture, and its nodes have several."""
+    """An agent selects no operating system or architecture, and its nodes have several."""
     census = fleet.census
     if census is None:
         return
@@ -231,15 +251,16 @@ def one_platform(fleet: ClusterContext) -> Iterator[Violation]:
                 yield Violation(path, message, linux, object=manifest.key)
 
 
+@rule(advice("DS602", Severity.ERROR, "agent runs twice on a node"))
 def variants_apart(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS602: two variants of an agent match the same node."""
+    """Two variants of an agent match the same node."""
     if fleet.census is None:
         return
-    for one, other in _variants(fleet):
-        nodes = fleet.eligible[one.key] & fleet.eligible[other.key]
+    for manifest, other in _variants(fleet):
+        nodes = fleet.eligible[manifest.key] & fleet.eligible[other.key]
         if nodes:
             where = node_pools.summary(nodes, fleet.census)
-            yield _apart(one, other, where)
+            yield _apart(manifest, other, where)
 
 
 def _apart(one: Manifest, other: Manifest, where: str) -> Violation:
@@ -268,7 +289,7 @@ def _leaving_out(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Fix | No
         )
     )
     also = {(key, values) for _, key, values in _required_labels(wide)}
-    more = [one for one in requirements.values() if one not in also]
+    more = [requirement for requirement in requirements.values() if requirement not in also]
     written = len(section(narrow.get("nodeSelector"))) + sum(
         len(items(term.get("matchExpressions"))) for term in required
     )
@@ -311,19 +332,20 @@ def _variants(fleet: ClusterContext) -> Iterable[tuple[Manifest, Manifest]]:
         if name:
             groups.setdefault((manifest.key.namespace, name, programs), []).append(manifest)
     pairs = (pair for members in groups.values() for pair in combinations(members, 2))
-    return {(one.key, other.key): (one, other) for one, other in pairs}.values()
+    return {(manifest.key, other.key): (manifest, other) for manifest, other in pairs}.values()
 
 
 def _programs(manifest: Manifest) -> tuple[str, ...]:
     parsed = (
-        images.parse(str(one.get("image") or ""))
-        for one in items(pod_spec(manifest).get("containers"))
+        images.parse(str(container.get("image") or ""))
+        for container in items(pod_spec(manifest).get("containers"))
     )
     return tuple(sorted(image.repository for image in parsed))
 
 
+@rule(advice("DS603", Severity.ERROR, "expected node has no pod of the agent"))
 def variants_everywhere(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS603: an expected node matches no variant of the agent."""
+    """An expected node matches no variant of the agent."""
     if fleet.census is None:
         return
     for agent, (expected, never) in fleet.expected.items():
@@ -350,8 +372,9 @@ def _meets(node: Node, terms: Alternatives) -> bool:
     return any(label_selector.all_match(term, node.labels) for term in terms)
 
 
+@rule(NO_NODE)
 def some_node(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS604: an agent matches no node."""
+    """An agent matches no node."""
     if fleet.census is None:
         return
     for manifest, nodes in fleet.placed():

@@ -14,11 +14,13 @@ from typing import Any, Final
 import msgspec
 
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_spec
-from gitops_ds.checks.engine.rule import POD, Violation, items, pod, section, template
+from gitops_ds.checks.engine.rule import POD, Violation, items, pod, rule, section, template
 from gitops_ds.core.daemonset import RollingUpdate
+from gitops_ds.core.finding import Severity
 from gitops_ds.core.live import Census
 from gitops_ds.core.objects import Body, Key, Path
 from gitops_ds.core.plain_text import counted
+from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Manifest
 from gitops_ds.kube.apimachinery import capacity, daemonsets, node_eligibility, node_pools
 from gitops_ds.kube.apimachinery.capacity import Amounts
@@ -91,15 +93,17 @@ def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
     )
 
 
+@rule(advice("DS605", Severity.ERROR, "agent does not fit on its nodes", on=False))
 def fits(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS605: an agent does not fit on one of its nodes."""
+    """An agent does not fit on one of its nodes."""
     if fleet.census is not None:
         for misfit in misfits(fleet):
             yield Violation(_CONTAINERS, misfit.sentence(fleet.census), object=misfit.key)
 
 
+@rule(advice("DS607", Severity.WARNING, "agents use most of a node", on=False))
 def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS607: the agents together use most of a node."""
+    """The agents together use most of a node."""
     worst: dict[str, tuple[int, Sequence[Tenant], Sequence[str]]] = {}
     for tenants, room, nodes in _houses(fleet):
         for resource in ("cpu", "memory", "pods"):
@@ -112,8 +116,8 @@ def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
                 worst[resource] = (share, tenants, nodes)
     for resource, (share, tenants, nodes) in worst.items():
         most = max(
-            (one for one in tenants if one.ours),
-            key=lambda one: (one.requests.get(resource, 0), one.key),
+            (tenant for tenant in tenants if tenant.ours),
+            key=lambda tenant: (tenant.requests.get(resource, 0), tenant.key),
             default=None,
         )
         if most is not None and fleet.census is not None:
@@ -130,7 +134,8 @@ def _houses(fleet: ClusterContext) -> Iterator[tuple[Sequence[Tenant], Amounts, 
         return
     living: dict[str, list[Tenant]] = {name: [] for name in census.room}
     for tenant, nodes in sorted(
-        _tenants(fleet, census), key=lambda one: (-one[0].priority, one[0].ours, one[0].key)
+        _tenants(fleet, census),
+        key=lambda placed: (-placed[0].priority, placed[0].ours, placed[0].key),
     ):
         for name in nodes:
             if name in living:
@@ -145,8 +150,8 @@ def _houses(fleet: ClusterContext) -> Iterator[tuple[Sequence[Tenant], Amounts, 
 
 def _tenants(fleet: ClusterContext, census: Census) -> Iterator[tuple[Tenant, frozenset[str]]]:
     classes = {
-        key.name: one.body.get("value")
-        for key, one in fleet.manifests.items()
+        key.name: manifest.body.get("value")
+        for key, manifest in fleet.manifests.items()
         if key.kind == "PriorityClass"
     }
 
@@ -193,8 +198,9 @@ _SHARED: Final = (
 _MEETING_POINTS: Final = frozenset(("Socket", "CharDevice", "BlockDevice"))
 
 
+@rule(advice("DS601", Severity.ERROR, "host port conflict between agents"))
 def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS601: two agents use the same port of a node."""
+    """Two agents use the same port of a node."""
     if fleet.census is None:
         return
     ports = {
@@ -202,27 +208,28 @@ def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
         for manifest, _ in fleet.placed()
     }
     with_ports = [manifest for manifest, _ in fleet.placed() if ports[manifest.key]]
-    for one, other in combinations(with_ports, 2):
+    for manifest, other in combinations(with_ports, 2):
         shared = next(
             (
                 port
-                for port in ports[one.key]
+                for port in ports[manifest.key]
                 if any(capacity.clash(port, their) for their in ports[other.key])
             ),
             None,
         )
-        nodes = fleet.eligible[one.key] & fleet.eligible[other.key] if shared else frozenset()
+        nodes = fleet.eligible[manifest.key] & fleet.eligible[other.key] if shared else frozenset()
         if shared and nodes:
             where = node_pools.summary(nodes, fleet.census)
             message = (
                 f"{other.key} uses the same host port {shared[2]}/{shared[0]}, and one of the two "
                 f"stays Pending on {where}"
             )
-            yield Violation((*POD, "containers"), message, object=one.key, related=other.key)
+            yield Violation((*POD, "containers"), message, object=manifest.key, related=other.key)
 
 
+@rule(advice("DS608", Severity.WARNING, "agents write to the same host path", on=False))
 def paths_apart(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS608: two agents write to the same path of a node."""
+    """Two agents write to the same path of a node."""
     if fleet.census is None:
         return
     written: dict[str, list[tuple[Manifest, int]]] = {}
@@ -230,8 +237,8 @@ def paths_apart(fleet: ClusterContext) -> Iterator[Violation]:
         for path, index in _written(pod_spec(manifest)).items():
             written.setdefault(path, []).append((manifest, index))
     for path, writers in sorted(written.items()):
-        for (one, index), (other, _) in combinations(writers, 2):
-            nodes = fleet.eligible[one.key] & fleet.eligible[other.key]
+        for (manifest, index), (other, _) in combinations(writers, 2):
+            nodes = fleet.eligible[manifest.key] & fleet.eligible[other.key]
             if nodes:
                 where = node_pools.summary(nodes, fleet.census)
                 message = (
@@ -239,7 +246,10 @@ def paths_apart(fleet: ClusterContext) -> Iterator[Violation]:
                     f"paths"
                 )
                 yield Violation(
-                    (*POD, "volumes", index, "hostPath"), message, object=one.key, related=other.key
+                    (*POD, "volumes", index, "hostPath"),
+                    message,
+                    object=manifest.key,
+                    related=other.key,
                 )
 
 
@@ -252,7 +262,7 @@ def _written(spec: Mapping[str, object]) -> dict[str, int]:
     for index, volume in enumerate(items(spec.get("volumes"))):
         host = section(volume.get("hostPath"))
         path = str(host.get("path") or "").rstrip("/")
-        shared = any(path == one or path.startswith(f"{one}/") for one in _SHARED)
+        shared = any(path == prefix or path.startswith(f"{prefix}/") for prefix in _SHARED)
         if (
             path
             and volume.get("name") in writable

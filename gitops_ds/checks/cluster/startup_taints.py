@@ -1,47 +1,44 @@
-"""Startup taints: an agent that nodes wait for must tolerate them, agents that wait for each other,
-and a taint that no node has.
-"""
+"""Startup taints: agents that wait for each other, and a taint that no node has."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
+from gitops_ds.checks.admission.startup_taints import ANNOTATION, untolerated
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_labels, pod_spec
 from gitops_ds.checks.engine.rule import (
-    POD,
-    Check,
-    Spec,
     Violation,
     containers,
     items,
-    of_daemonsets,
+    rule,
     section,
 )
-from gitops_ds.core import names, startup_taints
-from gitops_ds.core.finding import Fix, Mend
-from gitops_ds.core.live import Taint
-from gitops_ds.core.objects import Body, Key, Path
+from gitops_ds.core.finding import Severity
+from gitops_ds.core.objects import Key, Path
+from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Manifest
 from gitops_ds.core.startup_taints import OWN
-from gitops_ds.kube.apimachinery import daemonsets, label_selector, node_eligibility
+from gitops_ds.kube.apimachinery import daemonsets, label_selector
 
 
+@rule(advice("DS324", Severity.WARNING, "required agent uses a workload that starts after it"))
 def start_without_each_other(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS324: an agent that nodes wait for needs the Service of a workload that starts only after
-    it.
-    """
-    workloads = [one for one in fleet.manifests.values() if pod_labels(one)]
-    services = [one for key, one in fleet.manifests.items() if (key.group, key.kind) == _SERVICE]
+    """An agent that nodes wait for needs the Service of a workload that starts only after it."""
+    workloads = [manifest for manifest in fleet.manifests.values() if pod_labels(manifest)]
+    services = [
+        manifest for key, manifest in fleet.manifests.items() if (key.group, key.kind) == _SERVICE
+    ]
     behind = {
-        service.key: [one for one in workloads if _selects(service, one)] for service in services
+        service.key: [workload for workload in workloads if _selects(service, workload)]
+        for service in services
     }
     for agent in fleet.daemonsets:
         if not daemonsets.is_required_for_work(agent.body):
             continue
         for path, service in _references(agent, services):
-            waiting = [one for one in behind[service.key] if one is not agent]
-            if waiting and all(_waits(one) for one in waiting):
+            waiting = [workload for workload in behind[service.key] if workload is not agent]
+            if waiting and all(_waits(workload) for workload in waiting):
                 message = (
                     f"nodes wait for this agent, which uses {service.key}, and the pods of "
                     f"{waiting[0].key} do not tolerate the taint of these nodes: if all nodes are "
@@ -51,14 +48,15 @@ def start_without_each_other(fleet: ClusterContext) -> Iterator[Violation]:
                 break
 
 
+@rule(advice("DS325", Severity.INFO, "no pool has the startup taint"))
 def some_pool_has_the_taint(fleet: ClusterContext) -> Iterator[Violation]:
-    """DS325: nodes wait for an agent, but no declared pool has the taint."""
+    """Nodes wait for an agent, but no declared pool has the taint."""
     census = fleet.census
     if census is None or not census.declared:
         return
     if any(taint.key == OWN.key for node in census.nodes for taint in node.taints):
         return
-    required = [one for one in fleet.daemonsets if daemonsets.is_required_for_work(one.body)]
+    required = [agent for agent in fleet.daemonsets if daemonsets.is_required_for_work(agent.body)]
     for agent in required[:1]:
         message = (
             f"no pool of the cluster has the taint {OWN.text}: nodes get work before "
@@ -120,49 +118,3 @@ def _texts(body: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
         for index, variable in enumerate(items(container.get("env"))):
             if isinstance(value := section(variable).get("value"), str):
                 yield (*path, "env", index, "value"), value
-
-
-_TOLERATIONS: Final[Path] = (*POD, "tolerations")
-ANNOTATION: Final[Path] = ("metadata", "annotations", names.REQUIRED_FOR_WORK)
-_ANY_EFFECT: Final = (node_eligibility.NO_SCHEDULE, node_eligibility.NO_EXECUTE)
-
-
-def untolerated(pod: Spec, taints: Iterable[Taint]) -> list[Taint]:
-    """The taints with a fixed effect that the agent's pods do not tolerate."""
-    of_pod = node_eligibility.daemon_tolerations(pod)
-    return [
-        taint
-        for one in taints
-        for taint in ([one] if one.effect else [Taint(one.key, effect) for effect in _ANY_EFFECT])
-        if node_eligibility.untolerated(of_pod, (taint,))
-    ]
-
-
-def _required_agents_tolerate(taints: tuple[Taint, ...]) -> Check[Body]:
-    @of_daemonsets
-    def check(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-        """DS323: nodes wait for an agent whose pods do not start before."""
-        if not daemonsets.is_required_for_work(body):
-            return
-        for taint in untolerated(pod, taints):
-            words = {"key": taint.key, "operator": "Exists", "effect": taint.effect}
-            fix = Fix(
-                f"tolerate {taint.key}",
-                (Mend(_TOLERATIONS, [*items(pod.get("tolerations")), words]),),
-            )
-            message = (
-                f"nodes wait for this agent, and its pods do not tolerate their taint "
-                f"{taint.text}: neither would start"
-            )
-            yield Violation(ANNOTATION, message, fix)
-
-    return check
-
-
-required_agents_tolerate = _required_agents_tolerate((startup_taints.OWN,))
-
-
-def of_settings(settings: Mapping[str, Any]) -> Check[Body]:
-    """DS323 with `taints`: those of the settings of the service, KEY or KEY:EFFECT."""
-    taints = tuple(startup_taints.parse(str(one)) for one in items(settings.get("taints")))
-    return _required_agents_tolerate(taints or (startup_taints.OWN,))

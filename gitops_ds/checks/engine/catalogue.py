@@ -8,19 +8,20 @@ part of a DaemonSet. Tests run the examples.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from itertools import groupby
-from typing import Any, Final
+from itertools import chain, groupby
 
 import msgspec
 
 from gitops_ds.checks.change import object_changes, promotion
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import repository_rules, rule_table, suppressions
-from gitops_ds.checks.engine.rule import Rule
-from gitops_ds.checks.schema import custom_rules, manifests
+from gitops_ds.checks.schema import custom_rules, error_messages, manifests
+from gitops_ds.core.rules import RuleDefinition
+from gitops_ds.source import rules
+from gitops_ds.yaml import documents, libyaml, nodes
 
 _HEAD = """# Rules
 
@@ -40,28 +41,6 @@ A rule whose cases differ in severity has a line for each.
 """
 
 
-# Findings of reading a repository's files (gitops_ds/source/git), before any rule runs.
-OF_FILES: Final[Mapping[str, str]] = {
-    "SRC001": "a symbolic link is not followed: replace it by the file",
-    "SRC002": "a submodule is not read: add its files to the repository, or manage it as a "
-    "repository of its own",
-    "SRC003": "a file exceeds the size limit: remove it from the repository",
-    "SRC004": "a name is not a valid UTF-8 path inside the repository, or not a regular file: "
-    "rename or remove it",
-    "SRC005": "the repository exceeds the limit of files or bytes: set a smaller directory "
-    "(`repository.path`) or raise `repository.limits`",
-    "SRC010": "neither kustomize nor kubectl is installed: install one, or commit the output of "
-    "`kustomize build`",
-    "SRC011": "a kustomization refers to a remote resource, and nothing is downloaded: commit a "
-    "copy and refer to it",
-    "SRC012": "a kustomization refers to a file that does not exist: correct the path",
-    "SRC013": "kustomize rejects a kustomization: fix the reported error",
-    "SRC014": "a kustomization is not a single object, or has a chart: list charts under `helm:` "
-    "of the agent's `source.yaml`",
-    "SRC015": "preparing a commit exceeds the limit of time or memory: make the commit smaller, or "
-    "give the pod more memory",
-}
-
 _FILES = """
 ## Reading files
 
@@ -73,29 +52,34 @@ blocking; for files that no rule checks they are warnings.
 """
 
 
-def rows() -> Iterator[Rule[Any]]:
+def rows() -> tuple[RuleDefinition, ...]:
     """Every rule in the order of its number; a rule with several severities has several rows."""
-    tables = (
-        manifests.RULES,
-        rule_table.RULES,
-        cluster_rules.RULES,
-        object_changes.RULES,
-        promotion.RULES,
-        repository_rules.RULES,
-        suppressions.RULES,
-    )
-    every: list[Rule[Any]] = [rule for table in tables for rule in table]
-    yield from sorted((*every, custom_rules.RULE, rule_table.CRASHED), key=lambda rule: rule.id)
+    return tuple(row for row in _declared() if row.id.startswith("DS"))
+
+
+def of_files() -> Mapping[str, str]:
+    """The findings of reading a repository's files, before any rule runs: cause and solution."""
+    return {row.id: row.summary for row in _declared() if row.id.startswith("SRC")}
+
+
+def _declared() -> Iterable[RuleDefinition]:
+    """The definitions of all layers; some of a lower layer are those of a check as well."""
+    modules = (manifests, error_messages, repository_rules, suppressions, custom_rules, rule_table)
+    values = (vars(module).values() for module in (nodes, libyaml, documents, rules, *modules))
+    tables = (rule_table.RULES, cluster_rules.RULES, object_changes.RULES, promotion.RULES)
+    declared = (row for row in chain(*tables, *values) if isinstance(row, RuleDefinition))
+    cases = {(row.id, row.summary): row for row in declared}
+    return sorted(cases.values(), key=lambda row: row.id)
 
 
 def as_markdown() -> str:
     """The content of docs/rules.md."""
-    files = "".join(f"| {name} | {solution} |\n" for name, solution in OF_FILES.items())
-    by_id = (tuple(some) for _, some in groupby(rows(), key=lambda rule: rule.id))
+    files = "".join(f"| {name} | {solution} |\n" for name, solution in of_files().items())
+    by_id = (tuple(cases) for _, cases in groupby(rows(), key=lambda rule: rule.id))
     return _HEAD + "".join(map(_row, by_id)) + _FILES + files
 
 
-def _row(parts: Sequence[Rule[Any]]) -> str:
+def _row(parts: Sequence[RuleDefinition]) -> str:
     """One row per rule, with a line for each case of another severity."""
     page = f"[{parts[0].id}](../gitops_ds/checks/pages/{parts[0].id}.md)"
     columns = [
@@ -105,12 +89,12 @@ def _row(parts: Sequence[Rule[Any]]) -> str:
     return f"| {' | '.join((page, *map('<br>'.join, columns)))} |\n"
 
 
-def _cells(rule: Rule[Any]) -> tuple[str, str, str, str]:
+def _cells(rule: RuleDefinition) -> tuple[str, str, str, str]:
     kind = "blocking" if rule.refused else "advice"
     return rule.summary, kind, _severity(rule), "yes" if rule.on else "no"
 
 
-def _severity(rule: Rule[Any]) -> str:
+def _severity(rule: RuleDefinition) -> str:
     """The printed severity: the default first, then the exceptions by class."""
     printed = rule.severity_for("", "")
     strict = () if printed is rule.severity else (f"{rule.severity} with a class or `strict`",)

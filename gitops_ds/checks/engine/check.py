@@ -7,15 +7,17 @@ from pathlib import PurePosixPath
 
 from gitops_ds.checks.engine import phrases, repository_rules, rule_table
 from gitops_ds.checks.engine.contexts import ChangeSides, ClusterContext, ClusterStep
-from gitops_ds.checks.engine.rule import Context, Rule, Violation, class_of, softened
+from gitops_ds.checks.engine.rule import Context, Rule, Violation, class_of
 from gitops_ds.checks.schema import custom_rules, error_messages, manifests, repository_files
-from gitops_ds.checks.schema.error_messages import TYPE, SchemaViolation
+from gitops_ds.checks.schema.error_messages import SchemaViolation
 from gitops_ds.core import progress
 from gitops_ds.core.finding import Finding, Place, Severity
 from gitops_ds.core.objects import Key, digest_of
+from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.core.sources.bundle import Bundle, Custom, Manifest
 from gitops_ds.core.sources.source_tree import Files, SourceTree
 from gitops_ds.core.values import replace
+from gitops_ds.source.rules import UNKNOWN_FIELD, WRONG_TYPE
 from gitops_ds.yaml import parser, scalars
 from gitops_ds.yaml.provenance import lookup
 
@@ -49,7 +51,9 @@ def check(
     for broken, fault in own_rules.faults:
         yield _unusable(broken, fault, snapshot)
     # File by file: the caller may prepare the later ones in parallel.
-    for manifest in sorted(bundle.manifests.values(), key=lambda one: one.origin.base.file):
+    for manifest in sorted(
+        bundle.manifests.values(), key=lambda manifest: manifest.origin.base.file
+    ):
         progress.at(manifest.origin.base.file)
         is_known = manifest.digest in clean
         kubernetes = bundle.cluster.kubernetes
@@ -75,7 +79,7 @@ def check(
 
 
 def _finding(
-    rule: Rule[Context],
+    rule: RuleDefinition,
     severity: Severity,
     violation: Violation,
     manifest: Manifest,
@@ -115,7 +119,7 @@ def _of_schema(
     start, end = lookup.locate_span(manifest.origin, violation.path, sources, key=violation.on_key)
     violation = _as_written(violation, start, end, sources)
     return Finding(
-        violation.rule,
+        violation.rule.id,
         violation.severity,
         violation.message,
         start,
@@ -148,7 +152,7 @@ def _as_written(
 ) -> SchemaViolation:
     """A value that requires quotes keeps its source text: `1.10` and `yes`, not 1.1 and true."""
     fix = violation.fix
-    text = fix.mends[0].value if fix and violation.rule == TYPE else None
+    text = fix.mends[0].value if fix and violation.rule is WRONG_TYPE else None
     if not isinstance(text, str) or not start or not end or start.line != end.line:
         return violation
     lines = sources.get(PurePosixPath(start.file), b"").decode("utf-8", "replace").splitlines()
@@ -185,16 +189,14 @@ def _object(violation: Violation) -> Key:
 
 
 def _run(rule: Rule[Context], context: Context) -> tuple[list[Violation], Finding | None]:
-    """The violations of a rule. A rule that raises is reported as DS904."""
+    """The violations of a rule. A rule that raises is reported (`CRASHED`)."""
     try:
         return list(rule.check(context)), None
     except MemoryError:  # not caused by the rule: the next one would fail as well
         raise
     except Exception as error:  # isolate rules from each other: the others must still run
-        crashed = rule_table.CRASHED
-        return [], Finding(
-            crashed.id, crashed.severity, f"rule {rule.id} failed: {error!r}; please report it"
-        )
+        message = f"rule {rule.id} failed: {error!r}; please report it"
+        return [], rule_table.CRASHED.finding(message)
 
 
 def _unknown_switches(bundle: Bundle, snapshot: SourceTree) -> Iterator[Finding]:
@@ -202,14 +204,14 @@ def _unknown_switches(bundle: Bundle, snapshot: SourceTree) -> Iterator[Finding]
         return
     from gitops_ds.checks.engine import catalogue
 
-    rules = {rule.id for rule in catalogue.rows()}
+    known = {rule.id for rule in catalogue.rows()}
     for name in bundle.rules:
-        if name not in rules:
+        if name not in known:
             data = snapshot.files[PurePosixPath(SETTINGS)]
             place = parser.span(SETTINGS, data, 0, ("rules", name), key=True)[0]
-            hint = phrases.did_you_mean(name, rules)
+            hint = phrases.did_you_mean(name, known)
             message = f'rule "{name}" not found{hint} (see docs/rules.md)'
-            yield Finding("DS003", Severity.WARNING, message, place)
+            yield UNKNOWN_FIELD.warning(message, place)
 
 
 def compare(sides: ChangeSides, head: Bundle, snapshot: SourceTree) -> Iterator[Finding]:
@@ -269,14 +271,14 @@ def across(
 
 def repository(heads: Mapping[str, Bundle], snapshot: SourceTree) -> Iterator[Finding]:
     """The findings of the rules over a repository, once all its clusters are rendered."""
-    for rule, place, message in repository_rules.check(list(heads.values()), snapshot):
-        if any(head.rules.get(rule.id, rule.on) for head in heads.values()):
-            profile = next(head.profile for head in heads.values())
-            yield Finding(rule.id, softened(rule.severity, "", profile), message, place)
+    rule, bundles = repository_rules.NO_CLUSTER, list(heads.values())
+    for place, message in repository_rules.check(bundles, snapshot):
+        if any(head.rules.get(rule.id, rule.on) for head in bundles):
+            yield Finding(rule.id, rule.severity_for("", bundles[0].profile), message, place)
 
 
 def differing(one: Bundle, again: Bundle, snapshot: SourceTree) -> Iterator[Finding]:
-    """DS805: the objects that differ in a second rendering of the same commit."""
+    """The objects that differ in a second rendering of the same commit."""
     sources = lookup.sources(snapshot)
     rule = repository_rules.SAME_TWICE
     for violation in repository_rules.differences(one, again):

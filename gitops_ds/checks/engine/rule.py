@@ -1,4 +1,4 @@
-"""A rule: a function over a context, and a row in a table of rules."""
+"""A rule: a definition, and a function over a context that finds its violations."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from functools import wraps
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
+from msgspec.structs import asdict
 
 from gitops_ds.core import names
-from gitops_ds.core.finding import Fix, Severity
+from gitops_ds.core.finding import Fix
 from gitops_ds.core.objects import Body, Key, Path
+from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.core.values import replace
 
 # A part of an object's body: a pod spec, a container, a volume.
@@ -38,28 +40,14 @@ Check = Callable[[Context], Iterable[Violation]]
 Switch = bool | Mapping[str, Any]
 
 
-STRICT = "strict"
-
-
-class Rule(msgspec.Struct, Generic[Context], frozen=True):
+class Rule(RuleDefinition, Generic[Context], frozen=True, kw_only=True):
     """A rule over a context: an object's body, a cluster, a change, or a change over clusters.
 
-    `refused`: blocking, since the object cannot be rendered, or the API server or the creation of
-    every pod refuses it. `certain`: the object is accepted and fails in every pod, so the severity
-    is the same for every agent. `on`: enabled by default. `classes`: the severities of agent
-    classes that differ. `from_settings` builds the check of a rule with settings from those of
-    the repository.
+    `from_settings` builds the check of a rule with settings from those of the repository.
     """
 
-    id: str
-    severity: Severity
-    refused: bool
-    summary: str
     check: Check[Context]
-    on: bool = True
-    classes: Mapping[str, Severity] = msgspec.field(default_factory=dict)
     from_settings: Callable[[Mapping[str, Any]], Check[Context]] | None = None
-    certain: bool = False
 
     def by_settings(self, switch: Switch | None) -> Rule[Context]:
         """The rule with the repository's settings applied."""
@@ -69,60 +57,28 @@ class Rule(msgspec.Struct, Generic[Context], frozen=True):
             else self
         )
 
-    def severity_for(self, agent_class: str, profile: str) -> Severity:
-        """The severity for an agent of a class."""
-        severity = self.classes.get(agent_class, self.severity)
-        return (
-            severity if self.refused or self.certain else softened(severity, agent_class, profile)
-        )
-
 
 ObjectRule = Rule[Body]
 
 
-def softened(severity: Severity, agent_class: str, profile: str) -> Severity:
-    """The printed severity of advice: errors become warnings without a class or a strict profile.
-
-    A working manifest from another project passes until the repository states its expectations.
-    """
-    if severity is Severity.ERROR and not agent_class and profile != STRICT:
-        return Severity.WARNING
-    return severity
-
-
-def refused(id: str, summary: str, check: Check[Context], *, on: bool = True) -> Rule[Context]:
-    """A blocking rule."""
-    return Rule(id, Severity.ERROR, True, summary, check, on)
-
-
-def advice(
-    id: str,
-    severity: Severity,
-    summary: str,
-    check: Check[Context],
+def rule(
+    definition: RuleDefinition,
     *,
-    on: bool = True,
-    **classes: Severity,
-) -> Rule[Context]:
-    """A rule for objects that the API server accepts and that cause trouble."""
-    return Rule(id, severity, False, summary, check, on, classes)
+    from_settings: Callable[[Mapping[str, Any]], Check[Any]] | None = None,
+) -> Callable[[Check[Context]], Rule[Context]]:
+    """Makes a check the rule of a definition; the tables of rules collect it (`rules_in`)."""
+
+    def of_check(check: Check[Context]) -> Rule[Context]:
+        return Rule(**asdict(definition), check=check, from_settings=from_settings)
+
+    return of_check
 
 
-def certain(id: str, summary: str, check: Check[Context]) -> Rule[Context]:
-    """A rule for objects that the API server accepts and that fail in every pod."""
-    return Rule(id, Severity.ERROR, False, summary, check, certain=True)
-
-
-def no_violations(_: object) -> Iterable[Violation]:
-    """The check of a rule whose violations are found while reading or rendering."""
-    return ()
-
-
-def set_up(
-    rule: Rule[Context], from_settings: Callable[[Mapping[str, Any]], Check[Context]]
-) -> Rule[Context]:
-    """A rule with settings."""
-    return replace(rule, from_settings=from_settings)
+def rules_in(*namespaces: Mapping[str, Any]) -> tuple[Rule[Any], ...]:
+    """The rules of modules in the order of their IDs, those of one ID in the order of the code."""
+    every = (value for names in namespaces for value in names.values() if isinstance(value, Rule))
+    found = {id(value): value for value in every}  # a module can import one of another
+    return tuple(sorted(found.values(), key=lambda declared: declared.id))
 
 
 def class_of(body: Body) -> str:
@@ -147,7 +103,7 @@ def section(value: Any) -> Mapping[str, Any]:
 
 def items(value: Any) -> list[Any]:
     """A list without null entries; empty if absent or null."""
-    return [one for one in value if one is not None] if isinstance(value, list) else []
+    return [entry for entry in value if entry is not None] if isinstance(value, list) else []
 
 
 SPEC: Final[Path] = ("spec",)

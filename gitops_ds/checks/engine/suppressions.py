@@ -16,20 +16,18 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds.checks.engine.rule import advice, class_of, items, no_violations, section
+from gitops_ds.checks.engine.rule import class_of, items, section
 from gitops_ds.core import names
 from gitops_ds.core.finding import Finding, Place, Severity
 from gitops_ds.core.objects import Key
+from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import lookup
 
-UNUSED: Final = advice("DS902", Severity.WARNING, "suppression has no effect", no_violations)
-UNANSWERED: Final = advice(
-    "DS903", Severity.WARNING, "suppression has no reason or has expired", no_violations
-)
-RULES: Final = (UNUSED, UNANSWERED)
+UNUSED: Final = advice("DS902", Severity.WARNING, "suppression has no effect")
+UNANSWERED: Final = advice("DS903", Severity.WARNING, "suppression has no reason or has expired")
 
 _SETTINGS: Final = PurePosixPath("gitops-ds.yaml")
 _ENTRY: Final = re.compile(r"(DS[0-9]{3}(?:\s*,\s*DS[0-9]{3})*)\s*[=:]?\s*(.*)\Z", re.DOTALL)
@@ -92,33 +90,33 @@ def apply(
     """
     suppressions = list(answers)
     by_rule: dict[str, list[Suppression]] = {}
-    for one in suppressions:
-        by_rule.setdefault(one.rule, []).append(one)
+    for answer in suppressions:
+        by_rule.setdefault(answer.rule, []).append(answer)
     reported: list[Finding] = []
     suppressed: list[tuple[Finding, str]] = []
     covering: set[Suppression] = set()
     refused: set[Suppression] = set()
     for finding in findings:
-        covered = [one for one in by_rule.get(finding.rule, ()) if one.covers(finding)]
-        good = next((one for one in covered if not one.fault(today)), None)
+        covered = [answer for answer in by_rule.get(finding.rule, ()) if answer.covers(finding)]
+        good = next((answer for answer in covered if not answer.fault(today)), None)
         if finding.refused or good is None:
             reported.append(finding)
         else:
             suppressed.append((finding, good.reason))
         (refused if finding.refused else covering).update(covered)
     all_looked = not any(finding.refused for finding in reported)
-    for one in dict.fromkeys(suppressions):
-        if fault := one.fault(today):
-            reported.append(Finding(UNANSWERED.id, UNANSWERED.severity, fault, one.place))
-        elif one in refused:
+    for answer in dict.fromkeys(suppressions):
+        if fault := answer.fault(today):
+            reported.append(UNANSWERED.finding(fault, answer.place))
+        elif answer in refused:
             message = (
-                f"{one.rule} is blocking and cannot be suppressed: fix it, and remove the "
+                f"{answer.rule} is blocking and cannot be suppressed: fix it, and remove the "
                 f"suppression"
             )
-            reported.append(Finding(UNUSED.id, UNUSED.severity, message, one.place))
-        elif one not in covering and all_looked and judged(one.rule):
-            message = f"the suppression of {one.rule} matches no finding: remove it"
-            reported.append(Finding(UNUSED.id, UNUSED.severity, message, one.place))
+            reported.append(UNUSED.finding(message, answer.place))
+        elif answer not in covering and all_looked and judged(answer.rule):
+            message = f"the suppression of {answer.rule} matches no finding: remove it"
+            reported.append(UNUSED.finding(message, answer.place))
     return Answered(tuple(reported), tuple(suppressed))
 
 
@@ -194,8 +192,10 @@ def _exceptions(bundles: list[Bundle], snapshot: SourceTree) -> Iterator[Suppres
     parsed = parser.read(str(_SETTINGS), data).documents
     exceptions = section(parsed[0].value).get("exceptions") if parsed else None
     facts = _Facts(bundles)
-    for index, one in enumerate(items(exceptions)):
-        conditions = {key: str(value) for key, value in section(one).items() if value is not None}
+    for index, exception in enumerate(items(exceptions)):
+        conditions = {
+            key: str(value) for key, value in section(exception).items() if value is not None
+        }
         place = parser.span(str(_SETTINGS), data, 0, ("exceptions", index))[0]
         yield Suppression(
             conditions.get("rule", ""),

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from typing import Final
 
+from gitops_ds.checks.change import object_changes
+from gitops_ds.checks.cluster import node_sharing
 from gitops_ds.checks.report.findings import Report, described, dumps, span
 from gitops_ds.core.finding import Finding, Severity
 
 _SEVERITIES: Final = {Severity.INFO: "info", Severity.WARNING: "minor", Severity.ERROR: "major"}
 # Findings that affect the whole fleet: a changed selector, a port conflict, a removed agent.
-_BLOCKERS: Final = frozenset({"DS103", "DS601", "DS702"})
+_BLOCKERS: Final = frozenset(
+    rule.id
+    for rule in (object_changes.selector_stays, node_sharing.ports_apart, object_changes.stays)
+)
 
 
 def as_json(report: Report) -> str:

@@ -13,13 +13,17 @@ from dataclasses import dataclass, field
 from typing import Final
 from xml.etree import ElementTree as Xml
 
+from gitops_ds.checks.engine import repository_rules, rule_table
 from gitops_ds.checks.report.findings import SEVERITY_ORDER, Report, ReportContext, fix_line, line
 from gitops_ds.core.finding import Finding
 from gitops_ds.core.objects import Key
+from gitops_ds.source.rules import NOT_RENDERED
 
 LARGEST: Final = 29_000_000  # bytes; GitLab accepts 30 MB per file
 # Templates that cannot be rendered and rules that failed are errors, not failures of an object.
-_NOT_CHECKED: Final = frozenset({"DS801", "DS805", "DS904"})
+_NOT_CHECKED: Final = frozenset(
+    rule.id for rule in (NOT_RENDERED, repository_rules.SAME_TWICE, rule_table.CRASHED)
+)
 # The required duration of each test is 0, so that equal input yields an equal report.
 _NO_TIME: Final = "0.000"
 
@@ -75,10 +79,10 @@ def _parent(tag: str, facts: Mapping[str, str], outcomes: Iterable[_Outcome]) ->
 
 
 def _cases(report: Report, about: ReportContext) -> Mapping[_Case, _Outcome]:
-    homes = {(one.cluster, one.key): one.file for one in report.checked}
+    homes = {(checked.cluster, checked.key): checked.file for checked in report.checked}
     cases: defaultdict[_Case, _Outcome] = defaultdict(_Outcome)
-    for one in report.checked:
-        cases[(one.cluster, one.key, one.file)] = _Outcome()
+    for checked in report.checked:
+        cases[(checked.cluster, checked.key, checked.file)] = _Outcome()
 
     def case(finding: Finding) -> _Outcome:
         file = finding.place.file if finding.place else ""
@@ -114,7 +118,7 @@ def _kept(
     left = largest - 1_000 - 1_000 * len(suites)
     kept: set[_Case] = set()
     every = [pair for elements in suites.values() for pair in elements.items()]
-    for case, element in sorted(every, key=lambda one: cases[one[0]].rank):
+    for case, element in sorted(every, key=lambda pair: cases[pair[0]].rank):
         left -= len(Xml.tostring(element, encoding="utf-8", xml_declaration=False)) + 1
         if left < 0:
             break
@@ -137,7 +141,7 @@ def _case(case: _Case, outcome: _Outcome, names: Counter[tuple[str, str]]) -> Xm
     )
     if outcome.reasons and not outcome.errors and not outcome.failures:
         Xml.SubElement(element, "skipped").text = "\n".join(
-            f"{one.rule}: {reason}" for one, reason in outcome.reasons
+            f"{finding.rule}: {reason}" for finding, reason in outcome.reasons
         )
     for tag, findings in (("error", outcome.errors), ("failure", outcome.failures)):
         for finding in findings:
@@ -161,13 +165,13 @@ def _counts(cases: Iterable[_Outcome]) -> dict[str, str]:
     """
     count = Counter(
         "errors"
-        if one.errors
+        if outcome.errors
         else "failures"
-        if one.failures
+        if outcome.failures
         else "skipped"
-        if one.reasons
+        if outcome.reasons
         else "passed"
-        for one in cases
+        for outcome in cases
     )
     numbers = {name: str(count[name]) for name in ("failures", "errors", "skipped")}
     return {"tests": str(count.total()), **numbers, "time": _NO_TIME}

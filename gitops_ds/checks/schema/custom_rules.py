@@ -9,16 +9,15 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds.checks.engine.rule import ObjectRule, Violation, advice, no_violations
+from gitops_ds.checks.engine.rule import Violation
 from gitops_ds.core.finding import Severity
 from gitops_ds.core.objects import show_path
+from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Custom, Manifest
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import json_schema
 
-RULE: Final[ObjectRule] = advice(
-    "DS901", Severity.ERROR, "object violates a custom rule", no_violations
-)
+RULE: Final = advice("DS901", Severity.ERROR, "object violates a custom rule")
 _MOST_COMPLAINTS: Final = 5
 
 
@@ -32,7 +31,7 @@ class Rules(msgspec.Struct, frozen=True):
 
     def without(self, rule: Custom) -> Rules:
         """The same rules without one of them."""
-        return replace(self, ready=tuple(one for one in self.ready if one[0] is not rule))
+        return replace(self, ready=tuple(pair for pair in self.ready if pair[0] is not rule))
 
 
 class GaveNoVerdict(Exception):

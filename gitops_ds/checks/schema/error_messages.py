@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -13,9 +13,11 @@ from gitops_ds.checks.engine.rule import at
 from gitops_ds.checks.schema import fastcheck
 from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Path, show_path
+from gitops_ds.core.rules import RuleDefinition, refused
 from gitops_ds.core.values import replace
+from gitops_ds.source.rules import INVALID_VALUE, MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE
 
-UNKNOWN, TYPE, MISSING, VALUE, TWIN = "DS003", "DS004", "DS005", "DS006", "DS414"
+DUPLICATE: Final = refused("DS414", "duplicate name, port or mount path")
 
 _REFERENCE = "#/definitions/"
 
@@ -25,7 +27,7 @@ class SchemaViolation(msgspec.Struct, frozen=True):
     and a fix. `refused`: blocking.
     """
 
-    rule: str
+    rule: RuleDefinition
     path: Path
     message: str
     on_key: bool = False
@@ -51,7 +53,7 @@ def violations(
             case "missing":
                 field = str(error.message)
                 yield SchemaViolation(
-                    MISSING, path, f'"{field}" is missing{_where(path)}: it is required'
+                    MISSING_FIELD, path, f'"{field}" is missing{_where(path)}: it is required'
                 )
             case "enum":
                 yield _not_among(path, error.instance, error.validator_value)
@@ -59,10 +61,10 @@ def violations(
                 yield _wrong_type(path, error.instance, error.validator_value)
             case "twin":
                 yield SchemaViolation(
-                    TWIN, path, f"{show_path(path)}: {error.message}; keep one of them"
+                    DUPLICATE, path, f"{show_path(path)}: {error.message}; keep one of them"
                 )
             case _:
-                yield SchemaViolation(TYPE, path, f"{_name(path)} {error.message}")
+                yield SchemaViolation(WRONG_TYPE, path, f"{_name(path)} {error.message}")
 
 
 def validator(definitions: Mapping[str, Any], name: str) -> Any:
@@ -83,11 +85,14 @@ def _name(path: Path) -> str:
 def _not_among(path: Path, value: Any, allowed: list[Any]) -> SchemaViolation:
     if not isinstance(value, str):
         return replace(_wrong_type(path, value, "string"), fix=None)
-    hint = phrases.did_you_mean(value, [one for one in allowed if one])
-    same = [one for one in allowed if one and one.lower() == value.lower()]
+    hint = phrases.did_you_mean(value, [choice for choice in allowed if choice])
+    same = [choice for choice in allowed if choice and choice.lower() == value.lower()]
     fix = Fix(f"write {same[0]}", (Mend(path, same[0]),), safe=True) if len(same) == 1 else None
     return SchemaViolation(
-        VALUE, path, f'{_name(path)} is "{value}", not {phrases.one_of(allowed)}{hint}', fix=fix
+        INVALID_VALUE,
+        path,
+        f'{_name(path)} is "{value}", not {phrases.one_of(allowed)}{hint}',
+        fix=fix,
     )
 
 
@@ -108,7 +113,7 @@ def _wrong_type(path: Path, value: Any, kind: Any) -> SchemaViolation:
             else None
         )
     return SchemaViolation(
-        TYPE,
+        WRONG_TYPE,
         path,
         f"{_name(path)} must be {phrases.wanted(kind)}, not {phrases.shown(value)}{hint}",
         fix=fix,
@@ -174,7 +179,7 @@ class _Unknown(msgspec.Struct, frozen=True):
             named = ".".join(step.removesuffix("[]") for step in home) or "the top level"
             hint, fix = f": it belongs under {named}", self._moved(home)
         message = f'unknown field "{field}"{_where(self.path[:-1])}{hint}'
-        return SchemaViolation(UNKNOWN, self.path, message, on_key=True, fix=fix)
+        return SchemaViolation(UNKNOWN_FIELD, self.path, message, on_key=True, fix=fix)
 
     def _renamed(self, near: str, checks: fastcheck.Checks) -> Fix | None:
         """The fix that renames the field; safe if exactly one known field is similar."""
@@ -182,7 +187,9 @@ class _Unknown(msgspec.Struct, frozen=True):
             self.fields[near], self.value
         ):
             return None
-        close = [one for one in self.fields if phrases.distance(str(self.path[-1]), one) <= _SLIP]
+        close = [
+            field for field in self.fields if phrases.distance(str(self.path[-1]), field) <= _SLIP
+        ]
         return Fix(f"write {near}", (Mend(self.path, key=near),), safe=close == [near])
 
     def _moved(self, home: _Home) -> Fix | None:

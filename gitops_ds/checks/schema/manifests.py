@@ -12,26 +12,17 @@ from typing import Any, Final
 import msgspec
 
 from gitops_ds.checks.engine import phrases, rule
-from gitops_ds.checks.engine.rule import ObjectRule, advice, no_violations, refused
 from gitops_ds.checks.schema import error_messages, fastcheck
 from gitops_ds.checks.schema.error_messages import SchemaViolation
 from gitops_ds.core.finding import Fix, Mend, Severity
 from gitops_ds.core.objects import Body, Path, group_of
+from gitops_ds.core.rules import refused
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import kubernetes_types, kubernetes_versions
+from gitops_ds.source.rules import INVALID_VALUE, UNKNOWN_FIELD
 
-API_VERSION, ELSEWHERE = "DS008", "DS009"
-
-# The parser (yaml/parser.py) and the schemas yield the violations of these rules.
-RULES: Final[tuple[ObjectRule, ...]] = (
-    refused("DS001", "file is not valid YAML", no_violations),
-    refused("DS002", "duplicate key in an object", no_violations),
-    refused("DS003", "unknown field", no_violations),
-    refused("DS004", "value has the wrong type", no_violations),
-    advice("DS007", Severity.WARNING, "value is ambiguous in YAML", no_violations),
-    refused(API_VERSION, "API version is not served", no_violations),
-    refused(ELSEWHERE, "field is missing in a declared Kubernetes version", no_violations),
-)
+API_VERSION: Final = refused("DS008", "API version is not served")
+ELSEWHERE: Final = refused("DS009", "field is missing in a declared Kubernetes version")
 
 # Removed from Kubernetes, with the version that removed it and its replacement.
 # https://kubernetes.io/docs/reference/using-api/deprecation-guide/
@@ -109,22 +100,24 @@ def check(body: Body, versions: Iterable[str] = ()) -> Iterator[SchemaViolation]
     api_version, kind = str(body.get("apiVersion", "")), str(body.get("kind", ""))
     schemas = [schemas_of(version) for version in nearest_versions]
     name = f"{api_version}/{kind}"
-    serving = [one for one in schemas if name in one.kinds]
+    serving = [schema for schema in schemas if name in schema.kinds]
     if not serving:
         yield _unserved(body, schemas[-1])
         return
-    if missing := [one.version for one in schemas if name not in one.kinds]:
+    if missing := [schema.version for schema in schemas if name not in schema.kinds]:
         message = f"Kubernetes {phrases.one_of(missing)} does not serve {kind} of {api_version}"
         yield SchemaViolation(ELSEWHERE, ("apiVersion",), message)
-    suspicious = [one for one in serving if not one.passes(api_version, kind, body)]
+    suspicious = [schema for schema in serving if not schema.passes(api_version, kind, body)]
     if not suspicious:
         return
     errors_by_version = {
-        one.version: {
+        schema.version: {
             p.path: p
-            for p in error_messages.violations(one.definitions, one.kinds[name], body, one.checks)
+            for p in error_messages.violations(
+                schema.definitions, schema.kinds[name], body, schema.checks
+            )
         }
-        for one in serving
+        for schema in serving
     }
     for path in dict.fromkeys(path for problems in errors_by_version.values() for path in problems):
         yield _across(
@@ -142,7 +135,7 @@ def _across(path: Path, by_version: dict[str, SchemaViolation | None]) -> Schema
         f"{latest.message} (in Kubernetes {phrases.one_of(having)}; "
         f"{phrases.one_of(set(by_version) - set(having))} accepts it)"
     )
-    if latest.rule == error_messages.UNKNOWN:
+    if latest.rule is UNKNOWN_FIELD:
         takers = phrases.one_of(sorted(set(by_version) - set(having)))
         message = (
             f'Kubernetes {phrases.one_of(having)} has no field "{path[-1]}" here; {takers} has'
@@ -177,7 +170,7 @@ def _unserved(body: Body, schemas: Schemas) -> SchemaViolation:
         hint = phrases.did_you_mean(kind, (its for served, its in pairs if served == api_version))
         hint = hint or (f": it is in {phrases.one_of(of_kind)}" if of_kind else "")
         return SchemaViolation(
-            error_messages.VALUE, ("kind",), f'{api_version} has no kind "{kind}"{hint}'
+            INVALID_VALUE, ("kind",), f'{api_version} has no kind "{kind}"{hint}'
         )
     if group in {group_of({"apiVersion": served}) for served, _ in pairs} or "." not in group:
         # A CustomResourceDefinition needs a dot in its group: anything without one can only be

@@ -11,13 +11,12 @@ from typing import Any
 import orjson
 
 from gitops_ds.checks.engine import phrases
-from gitops_ds.checks.schema import error_messages
 from gitops_ds.checks.schema.error_messages import SchemaViolation
-from gitops_ds.core.finding import Finding, refusal
+from gitops_ds.core.finding import Finding
 from gitops_ds.core.objects import Path, show_path
 from gitops_ds.core.sources.source_tree import SourceTree
-from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import json_schema
+from gitops_ds.source.rules import INVALID_VALUE, MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.documents import Document
 
@@ -84,8 +83,7 @@ def check_own(kind_of_file: str, parsed: Document, file: str, data: bytes) -> It
     """The violations of the schema `kind_of_file` by a document, each with line and column."""
     for problem in problems(kind_of_file, parsed.value):
         start, end = parser.span(file, data, parsed.index, problem.path, key=problem.on_key)
-        finding = refusal(problem.rule, problem.message, start, path=problem.path)
-        yield replace(finding, end=end)
+        yield problem.rule.refusal(problem.message, start, path=problem.path, end=end)
 
 
 def problems(kind_of_file: str, value: Any) -> Iterator[SchemaViolation]:
@@ -117,10 +115,7 @@ def _unknown_keys(error: Any, path: Path) -> Iterator[SchemaViolation]:
                 or f": known are {phrases.one_of(properties)}"
             )
             yield SchemaViolation(
-                error_messages.UNKNOWN,
-                (*path, key),
-                f'unknown key "{key}"{inside}{hint}',
-                on_key=True,
+                UNKNOWN_FIELD, (*path, key), f'unknown key "{key}"{inside}{hint}', on_key=True
             )
 
 
@@ -129,14 +124,14 @@ def _missing_keys(error: Any, path: Path) -> Iterator[SchemaViolation]:
     for key in error.validator_value:
         if key not in error.instance:
             yield SchemaViolation(
-                error_messages.MISSING, path, f'"{key}" is missing{inside}: it is required'
+                MISSING_FIELD, path, f'"{key}" is missing{inside}: it is required'
             )
 
 
 def _violations_of(error: Any) -> Iterator[SchemaViolation]:
     path: Path = tuple(error.absolute_path)
     name, value = show_path(path) or "the file", phrases.shown(error.instance)
-    rule = error_messages.VALUE
+    rule = INVALID_VALUE
     match error.validator:
         case "additionalProperties":
             yield from _unknown_keys(error, path)
@@ -148,7 +143,7 @@ def _violations_of(error: Any) -> Iterator[SchemaViolation]:
             yield from _violations_of(_nearest(error))
             return
         case "type":
-            rule = error_messages.TYPE
+            rule = WRONG_TYPE
             message = f"{name} must be {phrases.wanted(error.validator_value)}, not {value}"
         case "enum" | "const":
             allowed = (
@@ -172,9 +167,9 @@ def _nearest(error: Any) -> Any:
     """
     return max(
         error.context,
-        key=lambda one: (
-            one.validator != "type" or len(one.absolute_path) > len(error.absolute_path),
-            len(one.path),
+        key=lambda cause: (
+            cause.validator != "type" or len(cause.absolute_path) > len(error.absolute_path),
+            len(cause.path),
         ),
     )
 

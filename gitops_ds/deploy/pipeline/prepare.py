@@ -8,7 +8,6 @@ import msgspec
 
 from gitops_ds.checks.engine import check
 from gitops_ds.checks.engine.contexts import ChangeSides, ClusterContext
-from gitops_ds.checks.schema.error_messages import MISSING, TYPE, UNKNOWN, VALUE
 from gitops_ds.core import spans
 from gitops_ds.core.finding import Finding
 from gitops_ds.core.live import Census, Live
@@ -18,10 +17,18 @@ from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import node_pools
 from gitops_ds.source.render import bundle as rendering
-from gitops_ds.source.render.rollout_policy import IMPOSSIBLE
+from gitops_ds.source.rules import (
+    IMPOSSIBLE,
+    INVALID_VALUE,
+    MISSING_FIELD,
+    UNKNOWN_FIELD,
+    WRONG_TYPE,
+)
 from gitops_ds.yaml.documents import AMBIGUOUS
 
-_OF_SCHEMA = frozenset((UNKNOWN, TYPE, MISSING, VALUE))
+_OF_SCHEMA = frozenset(
+    rule.id for rule in (UNKNOWN_FIELD, WRONG_TYPE, MISSING_FIELD, INVALID_VALUE)
+)
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -97,15 +104,15 @@ def without_repetitions(findings: Iterable[Finding]) -> list[Finding]:
     in its file.
     """
     every = list(findings)
-    typed = {finding.place for finding in every if finding.rule == TYPE}
+    typed = {finding.place for finding in every if finding.rule == WRONG_TYPE.id}
     misread = {
         finding.place.file for finding in every if finding.place and finding.rule in _OF_SCHEMA
     }
     return [
         finding
         for finding in every
-        if not (finding.rule == AMBIGUOUS and finding.place in typed)
-        and not (finding.rule == IMPOSSIBLE and finding.place and finding.place.file in misread)
+        if not (finding.rule == AMBIGUOUS.id and finding.place in typed)
+        and not (finding.rule == IMPOSSIBLE.id and finding.place and finding.place.file in misread)
     ]
 
 

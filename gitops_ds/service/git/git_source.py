@@ -30,6 +30,7 @@ from gitops_ds.service.settings.repository import RepositorySettings
 from gitops_ds.source.git import revision
 from gitops_ds.source.git.object_reader import BranchMovement
 from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.rules import OVER_LIMIT
 
 
 class GitSource:
@@ -104,8 +105,8 @@ class GitSource:
         """
         self._newest = commit
         prepared = await self._preparing.prepared(replace(self._job(commit), identity_only=True))
-        rule = prepare_process.RULE
-        if heavy := next((finding for finding in prepared.findings if finding.rule == rule), None):
+        over = (finding for finding in prepared.findings if finding.rule == OVER_LIMIT.id)
+        if heavy := next(over, None):
             raise errors.CommitTooHeavy(f"{self.repository.address.display}: {heavy.message}")
         return prepared
 

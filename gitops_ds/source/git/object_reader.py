@@ -11,12 +11,12 @@ from typing import Final, TypeVar
 import git
 
 from gitops_ds.core import errors, plain_text
-from gitops_ds.core.finding import refusal
 from gitops_ds.core.objects import CommitId, short
 from gitops_ds.core.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.source.git import tree
 from gitops_ds.source.git.bare_repository import BareRepository
 from gitops_ds.source.git.tree import TreeEntry
+from gitops_ds.source.rules import LARGE_REPOSITORY
 
 N = TypeVar("N")
 _PIECE: Final = 65_536
@@ -68,7 +68,7 @@ def snapshot(
             f"the commit has more than {tree.MOST_ENTRIES:,} files: name a smaller directory "
             "(repository.path)"
         )
-        return SourceTree(info(bare, commit), {}, (refusal("SRC005", message),))
+        return SourceTree(info(bare, commit), {}, (LARGE_REPOSITORY.refusal(message),))
     sifted = tree.sift(
         entries,
         bare.limits,

@@ -32,8 +32,16 @@ import msgspec
 
 from gitops_ds.core import errors
 from gitops_ds.core.finding import Finding, Place, Severity
+from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.core.sources.repository_limits import RepositoryLimits
 from gitops_ds.source.render import kustomization
+from gitops_ds.source.rules import (
+    INVALID_FILE_NAME,
+    LARGE_FILE,
+    LARGE_REPOSITORY,
+    SUBMODULE,
+    SYMBOLIC_LINK,
+)
 from gitops_ds.source.sandbox import memory
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 
@@ -109,24 +117,24 @@ def sift(
     for entry in entries:
         path = plain_path(entry.name)
         if path is None:
-            findings.append(_finding("SRC004", entry, is_read(entry.name), _NAME))
+            findings.append(_finding(INVALID_FILE_NAME, entry, is_read(entry.name), _NAME))
         elif entry.kind is EntryKind.FILE and entry.size > limits.file_bytes:
             message = (
                 f"the file has {entry.size:,} bytes, more than the {limits.file_bytes:,} that are "
                 "read; move it away"
             )
-            findings.append(_finding("SRC003", entry, is_read(entry.name), message))
+            findings.append(_finding(LARGE_FILE, entry, is_read(entry.name), message))
         elif entry.kind is EntryKind.FILE:
             files.append((path, entry))
         elif entry.kind is EntryKind.LINK:
             refused = is_read(entry.name) or (
                 entry.name in leads and _end(entry, leads[entry.name]) in folders
             )
-            findings.append(_finding("SRC001", entry, refused, _LINK))
+            findings.append(_finding(SYMBOLIC_LINK, entry, refused, _LINK))
         elif entry.kind is EntryKind.SUBMODULE:
-            findings.append(_finding("SRC002", entry, not _hidden(entry.name), _SUBMODULE))
+            findings.append(_finding(SUBMODULE, entry, not _hidden(entry.name), _SUBMODULE))
         else:
-            findings.append(_finding("SRC004", entry, is_read(entry.name), _ODD))
+            findings.append(_finding(INVALID_FILE_NAME, entry, is_read(entry.name), _ODD))
     return Sifted(tuple(files), _first(findings))
 
 
@@ -139,7 +147,9 @@ def _first(findings: list[Finding]) -> tuple[Finding, ...]:
         f"{len(findings) - _MOST_FINDINGS:,} more entries are not read; fix the listed ones, "
         "and check again"
     )
-    more = Finding("SRC004", Severity.WARNING, message, refused=findings[_MOST_FINDINGS].refused)
+    more = Finding(
+        INVALID_FILE_NAME.id, Severity.WARNING, message, refused=findings[_MOST_FINDINGS].refused
+    )
     return (*findings[:_MOST_FINDINGS], more)
 
 
@@ -207,14 +217,9 @@ def _folders_read(entries: Sequence[TreeEntry]) -> frozenset[bytes]:
     return frozenset(folders)
 
 
-def _finding(rule: str, entry: TreeEntry, refused: bool, message: str) -> Finding:
-    return Finding(
-        rule,
-        Severity.ERROR if refused else Severity.WARNING,
-        message,
-        Place(shown(entry.name)),
-        refused=refused,
-    )
+def _finding(rule: RuleDefinition, entry: TreeEntry, refused: bool, message: str) -> Finding:
+    place = Place(shown(entry.name))
+    return rule.refusal(message, place) if refused else rule.warning(message, place)
 
 
 def shown(name: bytes) -> str:
@@ -300,4 +305,4 @@ def _too_much(entries: Sequence[NamedEntry], limits: RepositoryLimits) -> Findin
         "directory (repository.path) or "
         "raise repository.limits"
     )
-    return Finding("SRC005", Severity.ERROR, message, refused=True)
+    return LARGE_REPOSITORY.refusal(message)

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gitops_ds.core import names
-from gitops_ds.core.finding import Finding, Place, Severity, refusal
+from gitops_ds.core.finding import Finding
 from gitops_ds.core.sources.bundle import Pointer
 from gitops_ds.source.render import (
     agent_folder,
@@ -29,6 +29,7 @@ from gitops_ds.source.render.patches import Patch
 from gitops_ds.source.render.placeholders import PlaceholderScope
 from gitops_ds.source.render.traced_values import TracedTree
 from gitops_ds.source.render.variants import Variant
+from gitops_ds.source.rules import NO_MATCH, UNDEFINED_NAME, UNUSED_FILE
 from gitops_ds.yaml import parser
 
 
@@ -236,8 +237,8 @@ def _bind(
         if not path:
             message = f"there is nothing at {text} in DaemonSet {traced_values.object_name(tree)}"
             result.findings.append(
-                refusal(
-                    "DS803", message, around.layout.place(agent.source.at("bind", name, "path"))
+                NO_MATCH.refusal(
+                    message, around.layout.place(agent.source.at("bind", name, "path"))
                 )
             )
             continue
@@ -276,7 +277,7 @@ def _settle(
         hint = layout.did_you_mean(undefined.name, names)
         literal = f"for the literal text write $${{{undefined.name}}}"
         message = f"agent {agent.name} has no value for ${{{undefined.name}}}{hint} ({literal})"
-        result.findings.append(refusal("DS802", message, around.layout.place(undefined.at)))
+        result.findings.append(UNDEFINED_NAME.refusal(message, around.layout.place(undefined.at)))
 
 
 def _draft(agent: AgentFolder, tree: TracedTree, draft: ParsedObject, variant: str) -> ParsedObject:
@@ -301,8 +302,7 @@ def _unused(
         yield from (_no_such(patch, around) for patch in general if patch.at not in result.fitted)
         for name in sorted(agent.declared.names - agent.bound.keys() - result.used):
             at = agent.declared.schema.at("properties", name)
-            yield _info(
-                "DS804",
+            yield UNUSED_FILE.finding(
                 f"nothing in agent {agent.name} refers to ${{{name}}}",
                 repo_layout.place(at, key=True),
             )
@@ -311,20 +311,14 @@ def _unused(
                 f"nothing in agent {agent.name} reads its config/; reference the ConfigMap "
                 f"{agent.name}"
             )
-            yield _info("DS804", message, repo_layout.place(Pointer(config.file, 0, ())))
+            yield UNUSED_FILE.finding(message, repo_layout.place(Pointer(config.file, 0, ())))
 
 
 def _no_such(patch: Patch, around: RenderContext) -> Finding:
     what = f"{patch.kind} {patch.name}".rstrip()
-    return refusal(
-        "DS803",
-        f"this patch is for a {what}, which the agent does not have",
-        around.layout.place(patch.at),
+    return NO_MATCH.refusal(
+        f"this patch is for a {what}, which the agent does not have", around.layout.place(patch.at)
     )
-
-
-def _info(rule: str, message: str, place: Place) -> Finding:
-    return Finding(rule, Severity.INFO, message, place)
 
 
 _REQUIRED_FOR_WORK = "requiredForWork"

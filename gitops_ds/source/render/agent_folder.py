@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.core.finding import Finding, Severity, refusal
+from gitops_ds.core.finding import Finding
 from gitops_ds.core.sources.bundle import ClusterFacts, Pointer
 from gitops_ds.core.sources.source_tree import RenderedChart
 from gitops_ds.core.values import replace
@@ -18,6 +18,7 @@ from gitops_ds.source.render import charts, layout, parameters, parsed_objects, 
 from gitops_ds.source.render.layout import File, Layout
 from gitops_ds.source.render.parameters import Definition, Parameters
 from gitops_ds.source.render.parsed_objects import ParsedObject
+from gitops_ds.source.rules import NO_MATCH, NOT_RENDERED, UNUSED_FILE
 
 # Files and folders of agents/NAME/ that are not manifests.
 OUR_FILES = frozenset(
@@ -99,7 +100,7 @@ def file_findings(agent: AgentFolder, around: RenderContext) -> Iterator[Finding
             message = (
                 f"{path.stem} is neither an environment nor a cluster of this repository{hint}"
             )
-            yield refusal("DS803", message, repo_layout.place(Pointer(str(path), 0, ())))
+            yield NO_MATCH.refusal(message, repo_layout.place(Pointer(str(path), 0, ())))
 
 
 def kustomize_path(source: File) -> str:
@@ -119,7 +120,7 @@ def templates(
     elif agent.source.section("helm") and not explained:
         message = "the chart was not rendered; without it the agent is incomplete"
         findings.append(
-            refusal("DS801", message, repo_layout.place(agent.source.at("helm"), key=True))
+            NOT_RENDERED.refusal(message, repo_layout.place(agent.source.at("helm"), key=True))
         )
     named = kustomize_path(agent.source)
     kustomize_folder = charts.inside(folder, named) if named else None
@@ -131,7 +132,9 @@ def templates(
             f"kustomize has no output for {named}: is it in the repository, with a "
             "kustomization.yaml?"
         )
-        findings.append(refusal("DS801", message, repo_layout.place(agent.source.at("kustomize"))))
+        findings.append(
+            NOT_RENDERED.refusal(message, repo_layout.place(agent.source.at("kustomize")))
+        )
     for made, data in sorted(repo_layout.snapshot.expanded.items()):
         if made == kustomize_folder or (not named and made.parts[:2] == folder.parts):
             objects = parsed_objects.expanded(made, data, repo_layout.snapshot.placed.get(made, {}))
@@ -189,4 +192,4 @@ def _of_chart(
                 f"{draft.body['kind']} {traced_values.object_name(draft.body)} is a hook of the "
                 f"chart ({hook}), and is omitted: only Helm runs hooks"
             )
-            findings.append(Finding("DS804", Severity.INFO, message, around.layout.place(base)))
+            findings.append(UNUSED_FILE.finding(message, around.layout.place(base)))

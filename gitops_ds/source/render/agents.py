@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gitops_ds.core.finding import Finding, Severity, refusal
+from gitops_ds.core.finding import Finding
 from gitops_ds.core.sources.bundle import Requirement
 from gitops_ds.source.render import agent as one
 from gitops_ds.source.render import agent_folder, layout, selector_coverage, variants
@@ -17,6 +17,7 @@ from gitops_ds.source.render.agent import Rendered
 from gitops_ds.source.render.agent_folder import AgentFolder, RenderContext
 from gitops_ds.source.render.parsed_objects import ParsedObject
 from gitops_ds.source.render.selector_coverage import EVERYWHERE, SelectorTerms
+from gitops_ds.source.rules import LEFT_OUT_NODE, NO_MATCH, SHARED_NODE, UNUSED_FILE
 
 if TYPE_CHECKING:
     from gitops_ds.core.skip_reasons import DriftPolicy
@@ -97,18 +98,13 @@ def _dependencies(agents: Mapping[str, AgentFolder], around: RenderContext) -> I
             place = around.layout.place(agent.about.at("dependsOn", index))
             if other not in agents:
                 hint = layout.did_you_mean(other, agents)
-                yield refusal(
-                    "DS803",
+                yield NO_MATCH.refusal(
                     f"agent {name} waits for {other}, which is not an agent "
                     f"of this repository{hint}",
                     place,
                 )
             elif (circle := _way(agents, other, name)) is not None:
-                yield refusal(
-                    "DS803",
-                    f"dependency cycle: {' -> '.join((name, *circle))}",
-                    place,
-                )
+                yield NO_MATCH.refusal(f"dependency cycle: {' -> '.join((name, *circle))}", place)
 
 
 def _way(
@@ -131,11 +127,8 @@ def _unused_values(agents: Mapping[str, AgentFolder], around: RenderContext) -> 
             if name not in parameters:
                 hint = layout.did_you_mean(name, parameters)
                 place = around.layout.place(file.at("values", name), key=True)
-                yield Finding(
-                    "DS804",
-                    Severity.INFO,
-                    f"no agent of this cluster has a parameter {name}{hint}",
-                    place,
+                yield UNUSED_FILE.finding(
+                    f"no agent of this cluster has a parameter {name}{hint}", place
                 )
 
 
@@ -173,14 +166,14 @@ def _check_expected(
                 f"variants {overlap.first} and {overlap.second} of agent {agent.name} both select "
                 f"a node {overlap.node}"
             )
-            yield refusal("DS602", message, places[overlap.second])
+            yield SHARED_NODE.refusal(message, places[overlap.second])
         gap = selector_coverage.find_gap(universe, parts.values(), ignored) if universe else None
         if gap:
             message = (
                 f"no variant of agent {agent.name} selects a node {gap}, which `expect` counts on"
             )
             place = repo_layout.place(agent.variants.at("expect", "coverage"))
-            yield refusal("DS603", message, place)
+            yield LEFT_OUT_NODE.refusal(message, place)
 
 
 def _expected_of(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from gitops_ds.core.errors import UsageError
-from gitops_ds.core.finding import Finding, refusal
+from gitops_ds.core.finding import Finding
 from gitops_ds.core.rollouts.cluster_report import NO_ORDER, ClusterOrder
 from gitops_ds.core.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.core.sources.source_tree import SourceTree
@@ -26,6 +26,7 @@ from gitops_ds.source.render.defaults import Default
 from gitops_ds.source.render.file_roles import FileRole
 from gitops_ds.source.render.layout import SETTINGS, File, Layout
 from gitops_ds.source.render.parsed_objects import Objects, ParsedObject
+from gitops_ds.source.rules import NO_ENVIRONMENT, NO_MATCH
 
 
 @dataclass(slots=True)
@@ -213,13 +214,15 @@ def _layout_findings(repo_layout: Layout, facts: ClusterFacts) -> list[Finding]:
         hint = layout.did_you_mean(facts.environment, repo_layout.environments)
         place = repo_layout.place(repo_layout.clusters[facts.name].at("environment"))
         findings.append(
-            refusal("DS806", f"there is no environments/{facts.environment}.yaml{hint}", place)
+            NO_ENVIRONMENT.refusal(
+                f"there is no environments/{facts.environment}.yaml{hint}", place
+            )
         )
     for name in repo_layout.clusters[facts.name].section("agents") if facts.name else ():
         if name not in repo_layout.agents:
             hint = layout.did_you_mean(name, repo_layout.agents)
             place = repo_layout.place(repo_layout.clusters[facts.name].at("agents", name), key=True)
-            findings.append(refusal("DS803", f"there is no agents/{name}/{hint}", place))
+            findings.append(NO_MATCH.refusal(f"there is no agents/{name}/{hint}", place))
     findings += cluster_order.problems(repo_layout, facts.name)
     return findings
 

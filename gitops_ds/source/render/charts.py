@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
-from gitops_ds.core.finding import Finding, refusal
+from gitops_ds.core.finding import Finding
 from gitops_ds.core.sources.source_tree import Chart, Remote, SourceTree
 from gitops_ds.source.render import layout
 from gitops_ds.source.render.layout import File, Layout
+from gitops_ds.source.rules import NOT_RENDERED
 
 # An exact version, as Helm requires (https://semver.org): a range could select another chart later.
 _EXACT = re.compile(r"v?\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
@@ -102,7 +103,7 @@ def _remote(source: File, repo_layout: Layout, findings: list[Finding]) -> Remot
     if not problem and digest and not _DIGEST.fullmatch(digest):
         problem, at = "digest must be sha256: and 64 hexadecimal digits", "digest"
     if problem:
-        findings.append(refusal("DS801", problem, repo_layout.place(source.at("helm", at))))
+        findings.append(NOT_RENDERED.refusal(problem, repo_layout.place(source.at("helm", at))))
     return Remote(address, chart.rsplit("/", 1)[-1], version, digest)
 
 
@@ -151,7 +152,7 @@ def _local(source: File, repo_layout: Layout, findings: list[Finding]) -> PurePo
     else:
         return path
     findings.append(
-        refusal("DS801", problem, repo_layout.place(source.at("helm", "chart"), key=not chart))
+        NOT_RENDERED.refusal(problem, repo_layout.place(source.at("helm", "chart"), key=not chart))
     )
     return path or PurePosixPath(chart or ".")
 
@@ -170,7 +171,9 @@ def _values_files(
             else f"there is no file {path}; symbolic links are not followed, and nothing is fetched"
         )
         findings.append(
-            refusal("DS801", problem, repo_layout.place(source.at("helm", "valuesFiles", index)))
+            NOT_RENDERED.refusal(
+                problem, repo_layout.place(source.at("helm", "valuesFiles", index))
+            )
         )
 
 
@@ -186,5 +189,5 @@ def _namespace(source: File, repo_layout: Layout, findings: list[Finding]) -> st
         return only
     why = "the clusters have several" if len(namespaces) > 1 else "nothing else does"
     problem = f"set helm.namespace, the release's namespace for templates ({why})"
-    findings.append(refusal("DS801", problem, repo_layout.place(source.at("helm"), key=True)))
+    findings.append(NOT_RENDERED.refusal(problem, repo_layout.place(source.at("helm"), key=True)))
     return ""

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gitops_ds.core import duration
-from gitops_ds.core.finding import Finding, refusal
+from gitops_ds.core.finding import Finding
 from gitops_ds.core.objects import Path
 from gitops_ds.core.rollouts.cluster_report import WITHIN, ClusterBehind, ClusterOrder
 from gitops_ds.source.render import layout
 from gitops_ds.source.render.layout import File, Layout
+from gitops_ds.source.rules import IMPOSSIBLE, UNDEFINED_NAME
 
 _KEY = "after"
 
@@ -52,14 +53,14 @@ def problems(repo_layout: Layout, name: str) -> Iterator[Finding]:
         if one not in repo_layout.clusters:
             hint = layout.did_you_mean(one, repo_layout.clusters)
             place = repo_layout.place(file.at(*path))
-            yield refusal("DS802", f"no cluster {one} in clusters/{hint}", place, path=path)
+            yield UNDEFINED_NAME.refusal(f"no cluster {one} in clusters/{hint}", place, path=path)
     cycle = _cycle(name, {one: _before(other) for one, other in repo_layout.clusters.items()})
     if cycle:
         path = next(path for path, one in _names(file) if one == cycle[1])
         message = f"the clusters wait for each other: {' after '.join(cycle)}"
         if len(cycle) == 2:
             message = f"cluster {name} waits for itself"
-        yield refusal("DS808", message, repo_layout.place(file.at(*path)), path=path)
+        yield IMPOSSIBLE.refusal(message, repo_layout.place(file.at(*path)), path=path)
 
 
 def _names(file: File) -> Iterator[tuple[Path, str]]:

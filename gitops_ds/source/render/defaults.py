@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 
 from gitops_ds.core import names
-from gitops_ds.core.finding import Finding, Severity, refusal
+from gitops_ds.core.finding import Finding
 from gitops_ds.core.objects import Body, Key, Path, digest_of, group_of, key_of
 from gitops_ds.core.sources.bundle import Manifest, Origin, Pointer
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import builtin_resources
 from gitops_ds.source.render.parsed_objects import ParsedObject, PlaceOf
+from gitops_ds.source.rules import MISSING_FIELD, NOT_RENDERED, PLAIN_SECRET
 
 # The order of keys, faster than their comparison in pairs.
 _PARTS = attrgetter("group", "kind", "namespace", "name")
@@ -58,7 +59,7 @@ def finish(
         if other is not manifest:
             first = place(other.origin.base)
             message = f"{manifest.key} is already written at {first}; keep one of the two"
-            findings.append(refusal("DS801", message, place(draft.base), manifest.key))
+            findings.append(NOT_RENDERED.refusal(message, place(draft.base), manifest.key))
         elif (
             manifest.key.kind == "Secret" and not manifest.key.group and _has_values(manifest.body)
         ):
@@ -66,9 +67,7 @@ def finish(
                 f"{manifest.key} has its values in Git, where everyone who can read the "
                 "repository can read them"
             )
-            findings.append(
-                Finding("DS514", Severity.WARNING, message, place(draft.base), object=manifest.key)
-            )
+            findings.append(PLAIN_SECRET.warning(message, place(draft.base), manifest.key))
     return dict(sorted(manifests.items(), key=lambda one: _PARTS(one[0]))), findings
 
 
@@ -85,7 +84,7 @@ def _manifest(
             )
         else:
             message = f"a {body['kind']} has no name; set metadata.name"
-        return refusal("DS005", message, place(draft.base))
+        return MISSING_FIELD.refusal(message, place(draft.base))
     key = key_of(body)
     namespaced = _namespaced(key, defined)
     added: dict[Path, Default] = {}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import PurePosixPath
 
-from gitops_ds.core.finding import Finding, Place, Severity, refusal
+from gitops_ds.core.finding import Finding, Place
 from gitops_ds.core.plain_text import counted
 from gitops_ds.core.sources.bundle import Pointer
 from gitops_ds.source.render import (
@@ -19,6 +19,7 @@ from gitops_ds.source.render import (
     misnamed_files,
 )
 from gitops_ds.source.render.layout import MANIFEST_SUFFIXES, SETTINGS, File, Layout
+from gitops_ds.source.rules import NO_OBJECTS, UNREAD_OBJECTS
 
 _OURS = ("agents", "clusters", "environments")
 _SHOWN = 5  # names of files in the message
@@ -198,7 +199,7 @@ def _taken_by_unread(repo_layout: Layout, unread: Iterable[PurePosixPath]) -> It
                 f"the output of {file} is not read, and {_names(taken)} only for it: add "
                 f'`manifests: ["{file}"]`, or exclude {file} by `ignore:`'
             )
-            yield refusal("DS804", message, Place(str(file), 1, 1))
+            yield UNREAD_OBJECTS.refusal(message, Place(str(file), 1, 1))
 
 
 def _unread_manifests(
@@ -220,12 +221,12 @@ def _unread_manifests(
             f"add `manifests: [{', '.join(_globs(unread))}]`, or `manifests: []` to leave them out"
         )
         if some:
-            yield Finding("DS804", Severity.WARNING, message, place)
+            yield UNREAD_OBJECTS.warning(message, place)
         else:
-            yield refusal("DS804", message, place)
+            yield UNREAD_OBJECTS.refusal(message, place)
     elif not some:
         message = "nothing to render: no agents/ folder, and no `manifests:` in gitops-ds.yaml"
-        yield Finding("DS804", Severity.WARNING, message, place)
+        yield NO_OBJECTS.finding(message, place)
 
 
 def _without_file(repo_layout: Layout, paths: Iterable[PurePosixPath]) -> Iterator[Finding]:
@@ -238,7 +239,7 @@ def _without_file(repo_layout: Layout, paths: Iterable[PurePosixPath]) -> Iterat
         if not any(map(takes, paths)):
             message = f"no file matches {pattern!r}, so nothing is read for it"
             place = repo_layout.place(repo_layout.settings.at("manifests", index))
-            yield Finding("DS804", Severity.WARNING, message, place)
+            yield NO_OBJECTS.finding(message, place)
 
 
 def _has_objects(path: PurePosixPath, repo_layout: Layout) -> bool:

@@ -15,11 +15,12 @@ from typing import Any
 import msgspec
 
 from gitops_ds.core import names
-from gitops_ds.core.finding import Finding, Place, refusal
+from gitops_ds.core.finding import Finding, Place
 from gitops_ds.core.objects import Path, digest_of
 from gitops_ds.core.sources.bundle import Pointer
 from gitops_ds.source.render.parsed_objects import ParsedObject
 from gitops_ds.source.render.traced_values import TracedScalar, TracedTree
+from gitops_ds.source.rules import INVALID_NAME, NOT_RENDERED
 
 # https://kubernetes.io/docs/concepts/configuration/configmap/: the length of a key, and 1 MiB for
 # the whole content.
@@ -70,14 +71,14 @@ def of_folder(
         place = Place(str(path), 1, 1)
         if len(path.parts) > 4:
             findings.append(
-                refusal("DS801", "a ConfigMap has no folders; move the file to config/", place)
+                NOT_RENDERED.refusal("a ConfigMap has no folders; move the file to config/", place)
             )
         elif not _KEY.fullmatch(path.name):
             message = (
                 f"a ConfigMap's key can't be {path.name!r}; use letters, digits, dot, dash and "
                 "underscore"
             )
-            findings.append(refusal("DS011", message, place))
+            findings.append(INVALID_NAME.refusal(message, place))
         else:
             try:
                 data[path.name] = content.decode()
@@ -85,10 +86,8 @@ def of_folder(
                 binary[path.name] = base64.b64encode(content).decode()
     if sum(map(len, files.values())) > _MOST_BYTES:
         findings.append(
-            refusal(
-                "DS801",
-                "config/ exceeds 1 MiB, the limit of a ConfigMap",
-                Place(str(min(files)), 1, 1),
+            NOT_RENDERED.refusal(
+                "config/ exceeds 1 MiB, the limit of a ConfigMap", Place(str(min(files)), 1, 1)
             )
         )
     held = ({"data": data} if data else {}) | ({"binaryData": binary} if binary else {})

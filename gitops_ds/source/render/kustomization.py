@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.core.finding import Finding, Place, refusal
+from gitops_ds.core.finding import Finding, Place
 from gitops_ds.core.objects import Path
+from gitops_ds.core.rules import RuleDefinition
+from gitops_ds.source.rules import INVALID_KUSTOMIZATION, KUSTOMIZE_FAILED, NO_FILE, REMOTE_RESOURCE
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.documents import Document
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
-
-REMOTE, MISSING, CYCLE, UNREADABLE = "SRC011", "SRC012", "SRC013", "SRC014"
 
 # A list of strings, each a file, a directory with a kustomization, or (if kustomize allows it) YAML
 # on several lines.
@@ -108,7 +108,10 @@ def read(file: PurePosixPath, data: bytes) -> Kustomization:
             "https://kubectl.docs.kubernetes.io"
         )
         return Kustomization(
-            file, findings=(refusal(UNREADABLE, message, parser.place(str(file), data, 0, ())),)
+            file,
+            findings=(
+                INVALID_KUSTOMIZATION.refusal(message, parser.place(str(file), data, 0, ())),
+            ),
         )
     value = values[0]
     message = (
@@ -116,7 +119,7 @@ def read(file: PurePosixPath, data: bytes) -> Kustomization:
         "agent's source.yaml instead"
     )
     helm = tuple(
-        refusal(UNREADABLE, message, parser.place(str(file), data, 0, (key,), key=True))
+        INVALID_KUSTOMIZATION.refusal(message, parser.place(str(file), data, 0, (key,), key=True))
         for key in value
         if key.lower() in _HELM
     )
@@ -214,9 +217,9 @@ def _fetching(
             f"{value.split('?')[0]!r} is remote; builds don't fetch: commit a copy and reference it"
         )
         if inline:
-            yield _refused(REMOTE, message, here, named, files)
+            yield _refused(REMOTE_RESOURCE, message, here, named, files)
         else:
-            yield refusal(REMOTE, message, parser.place(file, data, document.index, path))
+            yield REMOTE_RESOURCE.refusal(message, parser.place(file, data, document.index, path))
 
 
 def _texts(value: Any, at: Path) -> Iterator[tuple[str, Path]]:
@@ -282,7 +285,7 @@ def of_cycle(
     named = next(name for name in here.names if _joined(cycle[0], name.text) == cycle[1])
     way = " → ".join(str(kustomizations[directory].file) for directory in cycle)
     message = f"kustomizations refer to each other, and none is built: {way}; remove a reference"
-    return _refused(CYCLE, message, here, named, files)
+    return _refused(KUSTOMIZE_FAILED, message, here, named, files)
 
 
 def _parts(
@@ -357,7 +360,7 @@ def _url_in_plugin(here: Kustomization, files: Mapping[PurePosixPath, bytes]) ->
             "it configures plugins and contains a URL, which could be fetched: commit a copy "
             "and reference it"
         )
-        yield refusal(REMOTE, message, Place(str(here.file), 1, 1))
+        yield REMOTE_RESOURCE.refusal(message, Place(str(here.file), 1, 1))
 
 
 def _add(
@@ -373,7 +376,7 @@ def _add(
             f"{named.text.split('?')[0]!r} is remote; builds don't fetch: commit a copy "
             "and reference it"
         )
-        result.findings.append(_refused(REMOTE, message, here, named, files))
+        result.findings.append(_refused(REMOTE_RESOURCE, message, here, named, files))
     elif target is not None and target in files:
         result.files.add(target)
         if (part := str(named.path[0]).lower()) in ("resources", "bases"):
@@ -386,7 +389,7 @@ def _add(
             f"there is no file {named.text!r}, and no directory of that name with a "
             "kustomization.yaml"
         )
-        result.findings.append(_refused(MISSING, message, here, named, files))
+        result.findings.append(_refused(NO_FILE, message, here, named, files))
 
 
 def _joined(directory: PurePosixPath, text: str) -> PurePosixPath | None:
@@ -395,10 +398,10 @@ def _joined(directory: PurePosixPath, text: str) -> PurePosixPath | None:
 
 
 def _refused(
-    rule: str,
+    rule: RuleDefinition,
     message: str,
     here: Kustomization,
     named: NamedPath,
     files: Mapping[PurePosixPath, bytes],
 ) -> Finding:
-    return refusal(rule, message, parser.place(str(here.file), files[here.file], 0, named.path))
+    return rule.refusal(message, parser.place(str(here.file), files[here.file], 0, named.path))

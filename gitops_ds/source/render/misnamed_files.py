@@ -6,9 +6,10 @@ import difflib
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from gitops_ds.core.finding import Finding, Place, Severity, refusal
+from gitops_ds.core.finding import Finding, Place
 from gitops_ds.source.render.agent_folder import OUR_FILES
 from gitops_ds.source.render.layout import MANIFEST_SUFFIXES, SETTINGS
+from gitops_ds.source.rules import UNREAD_OBJECTS, UNUSED_FILE
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATION, KUSTOMIZATIONS
 
 _STEMS = {PurePosixPath(name).stem: name for name in OUR_FILES}
@@ -38,7 +39,7 @@ def without_object(path: PurePosixPath) -> Finding:
     """The finding for a file of an agent without an object."""
     if (name := _near(path)) is None:
         message = f"{path} is not read: it has no object"
-        return Finding("DS804", Severity.INFO, message, Place(str(path), 1, 1))
+        return UNUSED_FILE.finding(message, Place(str(path), 1, 1))
     if path.name != name:
         return _refused(path, f"it has no object; did you mean {name}?")
     if len(path.parts) != 3:
@@ -74,4 +75,4 @@ def _is_near(stem: str, known: str) -> bool:
 
 
 def _refused(path: PurePosixPath, message: str) -> Finding:
-    return refusal("DS804", f"{path} is not read: {message}", Place(str(path), 1, 1))
+    return UNREAD_OBJECTS.refusal(f"{path} is not read: {message}", Place(str(path), 1, 1))

@@ -15,13 +15,21 @@ from typing import Any, Final
 import msgspec
 
 from gitops_ds.core import progress
-from gitops_ds.core.finding import Finding, refusal
+from gitops_ds.core.finding import Finding
 from gitops_ds.core.objects import Path, show_path
 from gitops_ds.core.sources.bundle import ClusterFacts, Pointer
 from gitops_ds.kube.apimachinery import json_schema, kubernetes_types, kubernetes_versions
 from gitops_ds.source.render import field_path, layout, traced_values
 from gitops_ds.source.render.layout import File, Layout
 from gitops_ds.source.render.traced_values import TracedTree
+from gitops_ds.source.rules import (
+    INVALID_VALUE,
+    MISSING_FIELD,
+    NOT_RENDERED,
+    UNDEFINED_NAME,
+    UNKNOWN_FIELD,
+    WRONG_TYPE,
+)
 
 
 class ValuesLayer(msgspec.Struct, frozen=True):
@@ -120,8 +128,7 @@ def unknown(
                     layout.did_you_mean(name, declared.names)
                     or "; declare it in params.schema.json"
                 )
-                yield refusal(
-                    "DS802",
+                yield UNDEFINED_NAME.refusal(
                     f"agent {agent} has no parameter {name}{hint}",
                     repo_layout.place(layer.pointer(name), key=True),
                 )
@@ -178,11 +185,11 @@ _MOST_COMPLAINTS: Final = 100
 
 # Findings with the rule of another check have its number.
 _RULES = {
-    "type": "DS004",
-    "enum": "DS006",
-    "const": "DS006",
-    "required": "DS005",
-    "additionalProperties": "DS003",
+    "type": WRONG_TYPE,
+    "enum": INVALID_VALUE,
+    "const": INVALID_VALUE,
+    "required": MISSING_FIELD,
+    "additionalProperties": UNKNOWN_FIELD,
 }
 
 
@@ -209,27 +216,26 @@ def violations(
         )
         errors = json_schema.errors(judge, instance, _MOST_COMPLAINTS)
     except json_schema.UnusableSchema as unusable:
-        yield refusal("DS801", str(unusable), repo_layout.place(declared.schema.at(*unusable.path)))
+        yield NOT_RENDERED.refusal(
+            str(unusable), repo_layout.place(declared.schema.at(*unusable.path))
+        )
         return
     errors.sort(key=lambda error: [str(step) for step in error.absolute_path])
     for error in errors:
         path = tuple(error.absolute_path)
-        rule = _RULES.get(str(error.validator), "DS006")
+        rule = _RULES.get(str(error.validator), INVALID_VALUE)
         if not path and error.validator == "required":
             for name in sorted(set(error.validator_value) - instance.keys()):
                 message = (
                     f"agent {agent} has no value for {name}; set it under values/, or a default "
                     "here"
                 )
-                yield refusal(
-                    "DS005",
-                    message,
-                    repo_layout.place(declared.schema.at("properties", name), key=True),
+                yield MISSING_FIELD.refusal(
+                    message, repo_layout.place(declared.schema.at("properties", name), key=True)
                 )
         elif path:
             pointer = place_of(str(path[0]), path[1:], resolved, declared)
-            yield refusal(
-                rule,
+            yield rule.refusal(
                 f"parameter {show_path(path)} of agent {agent}: "
                 f"{json_schema.shortened(error.message)}",
                 repo_layout.place(pointer),

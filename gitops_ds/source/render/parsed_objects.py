@@ -14,11 +14,12 @@ import msgspec
 import orjson
 
 from gitops_ds.core import progress
-from gitops_ds.core.finding import Finding, Place, Severity, refusal
+from gitops_ds.core.finding import Finding, Place
 from gitops_ds.core.objects import Digest, Path, digest_of
 from gitops_ds.core.sources.bundle import Pointer
 from gitops_ds.core.sources.source_tree import NO_RESULTS, CachedResults, Places
 from gitops_ds.core.values import replace
+from gitops_ds.source.rules import MISSING_FIELD, NO_KIND, NOT_RENDERED
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.documents import Document
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATION
@@ -83,8 +84,8 @@ def _read(file: str, data: bytes) -> Objects:
                 else:
                     message = "this list entry is not an object; apiVersion and kind are required"
                     findings.append(
-                        refusal(
-                            "DS005", message, parser.place(file, data, opened.document, opened.path)
+                        MISSING_FIELD.refusal(
+                            message, parser.place(file, data, opened.document, opened.path)
                         )
                     )
         else:
@@ -281,14 +282,14 @@ def _fragment(value: Any, place: Place) -> Finding:
         "and is not applied: "
         f"{advice}"
     )
-    return Finding("DS016", Severity.WARNING, message, place)
+    return NO_KIND.finding(message, place)
 
 
 def _odd(value: Any, place: Place) -> Finding:
     if isinstance(value, list):
         advice = "write them as documents separated by ---, or as the items of a `kind: List`"
-        return refusal(
-            "DS005", f"this document is a list, and no object of it is read; {advice}", place
+        return MISSING_FIELD.refusal(
+            f"this document is a list, and no object of it is read; {advice}", place
         )
     missing = [
         key
@@ -296,7 +297,9 @@ def _odd(value: Any, place: Place) -> Finding:
         if not (isinstance(value, Mapping) and isinstance(value.get(key), str))
     ]
     advice = "add it, or move content that is not for Kubernetes to another file"
-    return refusal("DS005", f"this document has no {' and no '.join(missing)}; {advice}", place)
+    return MISSING_FIELD.refusal(
+        f"this document has no {' and no '.join(missing)}; {advice}", place
+    )
 
 
 def _sops(place: Place) -> Finding:
@@ -304,6 +307,6 @@ def _sops(place: Place) -> Finding:
         "decrypt it outside of Git, keep the values in an external secret store, or exclude the "
         "file with .gitopsdsignore"
     )
-    return refusal(
-        "DS801", f"this file is encrypted by SOPS, and gitops-ds has no keys: {advice}", place
+    return NOT_RENDERED.refusal(
+        f"this file is encrypted by SOPS, and gitops-ds has no keys: {advice}", place
     )

@@ -9,13 +9,14 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.core.finding import Finding, Place, refusal
+from gitops_ds.core.finding import Finding, Place
 from gitops_ds.core.sources.bundle import Pointer
 from gitops_ds.kube.apimachinery import patches
 from gitops_ds.kube.apimachinery.patches import PatchFailed
 from gitops_ds.source.render import traced_values
 from gitops_ds.source.render.parsed_objects import PlaceOf
 from gitops_ds.source.render.traced_values import TracedTree
+from gitops_ds.source.rules import NO_MATCH
 from gitops_ds.yaml.documents import Document
 
 # Fields that only identify the object of a merge document.
@@ -107,7 +108,7 @@ def apply(tree: TracedTree, patch: Patch, place: PlaceOf) -> tuple[TracedTree, F
         pointer = (
             Pointer(first.file, first.document, first.path[:-1] or at.path) if operation else at
         )
-        return tree, refusal("DS803", f"this patch can't be applied: {failed}", place(pointer))
+        return tree, NO_MATCH.refusal(f"this patch can't be applied: {failed}", place(pointer))
 
 
 def _is_same_kind(patched: TracedTree, tree: TracedTree) -> bool:
@@ -115,7 +116,7 @@ def _is_same_kind(patched: TracedTree, tree: TracedTree) -> bool:
 
 
 def _no_object(place: Place) -> Finding:
-    return refusal("DS803", "this patch would leave no object of the same kind", place)
+    return NO_MATCH.refusal("this patch would leave no object of the same kind", place)
 
 
 def _without_identity(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.core.finding import Finding, refusal
+from gitops_ds.core.finding import Finding
 from gitops_ds.core.live import Node
 from gitops_ds.core.objects import Body, Path
 from gitops_ds.core.rollouts import rollout_policy
@@ -28,12 +28,14 @@ from gitops_ds.core.rollouts.rollout_policy import (
     RolloutPolicy,
     Stage,
 )
+from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.core.sources.bundle import Pointer, Pool
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import cron_windows, node_pools
 from gitops_ds.source.render import layout
 from gitops_ds.source.render.agent_folder import RenderContext
 from gitops_ds.source.render.layout import File
+from gitops_ds.source.rules import IMPOSSIBLE, UNDEFINED_NAME
 
 FILE = "rollout.yaml"
 
@@ -92,7 +94,7 @@ def _defaults(around: RenderContext) -> Iterator[File]:
 
 def _finding(problem: PolicyProblem, layers: Sequence[File], around: RenderContext) -> Finding:
     place = around.layout.place(_pointer(layers, problem), key=True)
-    return refusal(problem.rule, problem.message, place, path=problem.path)
+    return problem.rule.refusal(problem.message, place, path=problem.path)
 
 
 def _pointer(layers: Sequence[File], problem: PolicyProblem) -> Pointer:
@@ -113,7 +115,6 @@ def _depth(value: Any, path: Sequence[str | int]) -> int:
     return len(path)
 
 
-_UNKNOWN, IMPOSSIBLE = "DS802", "DS808"
 _BUILT_IN = ("pods", "nodes")
 _MEASURED = ("prometheus", "webhook", "memoryOfLimit", "neighbours")
 _NODES = "$nodes"
@@ -123,7 +124,7 @@ _MOST_SECONDS = 60.0
 class PolicyProblem(msgspec.Struct, frozen=True):
     """A finding of a policy: its rule, the path of the key, and the message."""
 
-    rule: str
+    rule: RuleDefinition
     path: Path
     message: str
 
@@ -184,7 +185,7 @@ def problems_of(
             yield PolicyProblem(IMPOSSIBLE, path, f"{agent} waits for itself")
         elif after.agent not in around.agents:
             hint = layout.did_you_mean(after.agent, around.agents)
-            yield PolicyProblem(_UNKNOWN, path, f"there is no agents/{after.agent}/{hint}")
+            yield PolicyProblem(UNDEFINED_NAME, path, f"there is no agents/{after.agent}/{hint}")
 
 
 def _of_stage(
@@ -198,13 +199,13 @@ def _of_stage(
         for name in names:
             if name not in choices:
                 message = f"there is no {kind} {name}{layout.did_you_mean(name, choices)}"
-                yield PolicyProblem(_UNKNOWN, (*path, f"{kind}s"), message)
+                yield PolicyProblem(UNDEFINED_NAME, (*path, f"{kind}s"), message)
     pools = {pool.name for cluster in around.clusters for pool in cluster}
     unknown = [name for name in (stage.where.pool if stage.where else ()) if name not in pools]
     if pools:
         for name in unknown:
             message = f"there is no pool {name}{layout.did_you_mean(name, pools)}"
-            yield PolicyProblem(_UNKNOWN, (*path, "where", "pool"), message)
+            yield PolicyProblem(UNDEFINED_NAME, (*path, "where", "pool"), message)
     if stage.where is not None and not unknown and _is_empty(stage, around):
         message = f"no declared node of any cluster is in stage {stage.name}: change or remove it"
         yield PolicyProblem(IMPOSSIBLE, (*path, "where"), message)

@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 
 from gitops_ds.core import names
-from gitops_ds.core.finding import Finding, Place, refusal
+from gitops_ds.core.finding import Finding, Place
 from gitops_ds.core.sources.bundle import ClusterFacts, Pointer, Requirement
 from gitops_ds.source.render import layout, traced_values
 from gitops_ds.source.render.layout import File, Layout
 from gitops_ds.source.render.selector_coverage import EVERYWHERE, SelectorTerms
 from gitops_ds.source.render.traced_values import TracedTree
+from gitops_ds.source.rules import INVALID_AFFINITY, NO_NODE, NOT_RENDERED, UNDEFINED_NAME
 
 DEFAULT = "default"
 # More terms are unreadable, and the scheduler evaluates them for every pod and node.
@@ -65,7 +66,7 @@ def read(
         name, at = entry["name"], file.at("variants", index)
         if any(name == other.name for other in variants):
             place = repo_layout.place(file.at("variants", index, "name"))
-            findings.append(refusal("DS801", f"duplicate variant {name}", place))
+            findings.append(NOT_RENDERED.refusal(f"duplicate variant {name}", place))
             continue
         own, unknown = nodes_of(
             entry.get("nodes"), file.at("variants", index, "nodes"), repo_layout, facts
@@ -78,7 +79,7 @@ def read(
                 f"variant {name} never selects a node: earlier variants select them all; move it "
                 "up, or narrow them"
             )
-            findings.append(refusal("DS604", message, repo_layout.place(at)))
+            findings.append(NO_NODE.refusal(message, repo_layout.place(at)))
             absent = True
         if terms is None or len(terms) > MOST_TERMS:
             findings.append(too_many(name, repo_layout.place(at)))
@@ -131,7 +132,7 @@ def nodes_of(
                 or "; declare it under `pools:` of a clusters/*.yaml"
             )
             place = repo_layout.place(Pointer(at.file, at.document, (*at.path, "pool")))
-            findings.append(refusal("DS802", f"there is no pool {name}{hint}", place))
+            findings.append(UNDEFINED_NAME.refusal(f"there is no pool {name}{hint}", place))
     return _simplified((*here[name], *match) for name in pool_names if name in here), findings
 
 
@@ -154,8 +155,8 @@ def without(own: SelectorTerms, before: Iterable[SelectorTerms]) -> SelectorTerm
 def too_many(name: str, place: Place) -> Finding:
     """The finding for a variant whose affinity would be too long."""
     advice = "give its nodes a common pool label"
-    return refusal(
-        "DS306", f"variant {name} needs more than {MOST_TERMS} affinity terms; {advice}", place
+    return INVALID_AFFINITY.refusal(
+        f"variant {name} needs more than {MOST_TERMS} affinity terms; {advice}", place
     )
 
 

@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
-from gitops_ds.core.finding import Finding, Place, refusal
+from gitops_ds.core.finding import Finding, Place
 from gitops_ds.core.objects import Path
 from gitops_ds.core.sources.source_tree import Chart, Files, Remote
 from gitops_ds.source.render.kustomization import Kustomization
+from gitops_ds.source.rules import NOT_RENDERED
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import helm
 
-RULE = "DS801"
 _MOST = 500
 _SEVERAL = 10
 
@@ -46,17 +46,19 @@ def findings(stderr: str, chart: Chart, files: Files, root: str) -> tuple[Findin
             f"the output of {made[1]} is invalid YAML: {_plain(made[2])}; "
             "helm template --debug shows it"
         )
-        return (refusal(RULE, message, Place(str(file)) if file else _at_chart(chart, files)),)
+        return (
+            NOT_RENDERED.refusal(message, Place(str(file)) if file else _at_chart(chart, files)),
+        )
     if missing := _MISSING.search(words):
         message = (
             f"the chart depends on {missing[1]}, and dependencies are not fetched: run helm "
             "dependency build, and commit charts/"
         )
-        return (refusal(RULE, message, _dependencies(chart, files)),)
+        return (NOT_RENDERED.refusal(message, _dependencies(chart, files)),)
     place = _named_line(words, chart, files) or _at_chart(chart, files)
     deepest = _DEEPEST.fullmatch(words)
     words = f"at {deepest[1]}: {deepest[2]}" if deepest else _AT_TEMPLATE.sub("", words)
-    return (refusal(RULE, _plain(f"helm can't render the chart: {words}"), place),)
+    return (NOT_RENDERED.refusal(_plain(f"helm can't render the chart: {words}"), place),)
 
 
 def helm_sentence(stderr: str, root: str) -> str:
@@ -105,7 +107,7 @@ def _of_schema(message_text: str, chart: Chart, files: Files) -> Iterator[Findin
                 ]
             name = ".".join(steps) or "values"
             message = f"{name} violates the chart's values.schema.json: {match['words']}"
-            yield refusal(RULE, _plain(message), _of_value(steps, chart, files))
+            yield NOT_RENDERED.refusal(_plain(message), _of_value(steps, chart, files))
 
 
 def _of_value(steps: list[str], chart: Chart, files: Files) -> Place:

@@ -15,16 +15,16 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from gitops_ds.core import errors
-from gitops_ds.core.finding import Finding, Place, refusal
+from gitops_ds.core.finding import Finding, Place
 from gitops_ds.core.sources.source_tree import Chart, SourceTree
 from gitops_ds.core.values import replace
 from gitops_ds.source.render import kustomization
 from gitops_ds.source.render.kustomization import Kustomization, Reached
 from gitops_ds.source.renderers import disk_cache, error_messages, process
 from gitops_ds.source.renderers.process import Means
+from gitops_ds.source.rules import KUSTOMIZE_FAILED, NO_KUSTOMIZE, NOT_RENDERED
 from gitops_ds.source.sandbox import memory
 
-NO_PROGRAM, FAILED, NOT_ALLOWED = "SRC010", "SRC013", "DS801"
 # Must change when kustomize is run differently.
 _WAY = "kustomize 1"
 
@@ -150,12 +150,12 @@ async def _build(
 def _not_built(of: Kustomization, *, allowed: bool) -> Finding:
     if not allowed:
         message = "kustomize is not allowed to run: allow it with --allow kustomize"
-        return refusal(NOT_ALLOWED, message, Place(str(of.file)))
+        return NOT_RENDERED.refusal(message, Place(str(of.file)))
     message = (
         "neither kustomize nor kubectl is installed; install one, or commit the output of "
         "kustomize build"
     )
-    return refusal(NO_PROGRAM, message, Place(str(of.file)))
+    return NO_KUSTOMIZE.refusal(message, Place(str(of.file)))
 
 
 def _keys(
@@ -207,14 +207,12 @@ async def _run(
         (*command, str(directory)), process.environment(root / "empty"), means
     )
     if result.problem:
-        return refusal(
-            FAILED, f"kustomize {result.problem}: reduce the kustomization", Place(str(of.file))
+        return KUSTOMIZE_FAILED.refusal(
+            f"kustomize {result.problem}: reduce the kustomization", Place(str(of.file))
         )
     if result.failed:
         message = error_messages.kustomize_sentence(result.stderr, str(root / "copy"))
-        return refusal(
-            FAILED,
-            f"kustomize failed: {message}",
-            error_messages.kustomize_place(message, of, files),
+        return KUSTOMIZE_FAILED.refusal(
+            f"kustomize failed: {message}", error_messages.kustomize_place(message, of, files)
         )
     return result.output

@@ -19,13 +19,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gitops_ds.core import errors, objects
-from gitops_ds.core.finding import Finding, Place, refusal
+from gitops_ds.core.finding import Finding, Place
 from gitops_ds.core.sources.repository_limits import MIB
 from gitops_ds.core.sources.source_tree import Chart, Files, Remote, SourceTree
 from gitops_ds.core.values import replace
 from gitops_ds.source.renderers import disk_cache, error_messages, process
-from gitops_ds.source.renderers.error_messages import RULE
 from gitops_ds.source.renderers.process import Means
+from gitops_ds.source.rules import NOT_RENDERED
 from gitops_ds.source.sandbox import memory
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import helm
@@ -279,4 +279,4 @@ def _refused(chart: Chart, files: Files, message: str, at: str = "chart") -> Fin
         if chart.file in files
         else Place(str(chart.file))
     )
-    return refusal(RULE, message, place)
+    return NOT_RENDERED.refusal(message, place)
