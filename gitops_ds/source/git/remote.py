@@ -41,9 +41,9 @@ _RACE = (
 _EVERYTHING = ("+refs/heads/*:refs/gitops-ds/heads/*", "+refs/tags/*:refs/gitops-ds/tags/*")
 
 
-def refs(bare: BareRepository, spec: RevisionSpec) -> dict[str, CommitId]:
+def refs(bare: BareRepository, spec: RevisionSpec, *names: str) -> dict[str, CommitId]:
     """The refs of `git ls-remote`: names to ids, `NAME^{}` for the target of an annotated tag. Only
-    the kinds that the revision needs.
+    the kinds that the revision needs, and of these only `names`, if any are given.
     """
     kinds: tuple[str, ...]
     match spec:
@@ -56,7 +56,8 @@ def refs(bare: BareRepository, spec: RevisionSpec) -> dict[str, CommitId]:
         case Head() | Ref() | Commit() | Reflog() | Ancestor():
             kinds = ()
     listing = bare.run_remote(
-        "ls-remote", "--quiet", *kinds, "--end-of-options", bare.address.url, purpose="read"
+        *("ls-remote", "--quiet", *kinds, "--end-of-options", bare.address.url, *names),
+        purpose="read",
     ).text
     result = {}
     for line in listing.splitlines():
@@ -77,8 +78,11 @@ def tip(bare: BareRepository, spec: RevisionSpec) -> CommitId:
         return spec.id
     if isinstance(spec, Ancestor):
         return _ancestor(bare, spec)
-    known_refs = refs(bare, spec)
-    commit = revision.resolve(spec, known_refs)
+    # Few of the refs of a large repository are read; all of them only for similar names.
+    names = revision.ref_names(spec)
+    commit = revision.resolve(spec, refs(bare, spec, *names)) if names else None
+    known_refs = refs(bare, spec) if commit is None else {}
+    commit = commit or revision.resolve(spec, known_refs)
     if commit is None and isinstance(spec, ShortName | Reflog):
         if bare.address.scheme is Scheme.FILE:
             commit = resolve_in_clone(Path(bare.address.display), spec.name)
