@@ -86,7 +86,11 @@ def read(text: str) -> Example:
 
 def snapshot(files: dict[str, Any], rule: str) -> SourceTree:
     own = parsed(files.get("gitops-ds.yaml", "{}"))
-    patterns = {"/*.json": r"[^/]+\.json", "/agent.yaml": r"agent\.yaml", "/manifests": "manifests/.*"}
+    patterns = {
+        "/*.json": r"[^/]+\.json",
+        "/agent.yaml": r"agent\.yaml",
+        "/manifests": "manifests/.*",
+    }
     settings = {
         **own,
         "version": "v1",
