@@ -5,6 +5,7 @@ Each test measures a process of its own with the memory limit of a small pod.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -13,8 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.source.git import command_output
-from tests.gitservers import Upstream
+from gitops_ds.core import errors
+from gitops_ds.source.git import address, command_output
+from gitops_ds.source.git.credentials.credential_values import Credentials
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.git.revision import ShortName
+from tests.gitservers import HttpServer, Upstream
 
 MIB = 1 << 20
 LIMIT = 256 * MIB  # of the pod; git's share is 48 MiB
@@ -108,6 +113,25 @@ def test_a_branch_that_is_missing_among_many_is_unknown_or_they_are_too_many(
 def test_a_million_refs_are_refused(upstream: Upstream, kind: str, work: str) -> None:
     commit = refs(upstream, kind, 1_000_000)
     assert found(upstream, commit, work) == "SourceTooLarge"
+
+
+def test_the_refs_that_become_files_are_few(http_server: HttpServer, tmp_path: Path) -> None:
+    """An abbreviated commit is searched in all branches, which are fetched for it."""
+    http_server.anonymous = True
+    upstream, cache = http_server.repository("many"), tmp_path / "cache"
+    where = address.parse(f"{http_server.url}/many")
+
+    async def tip(commit: str) -> str:
+        own = Credentials(None, http_server.authority)
+        async with Repository(where, cache, own) as repository:
+            return await repository.tip(ShortName(commit[:10]))
+
+    commit = refs(upstream, "heads", 100)
+    assert asyncio.run(tip(commit)) == commit
+    commit = refs(upstream, "heads", 60_000)
+    with pytest.raises(errors.SourceTooLarge, match="has 60,001 branches and tags"):
+        asyncio.run(tip(commit))
+    assert len(list(cache.rglob("change-*"))) == 100
 
 
 @pytest.mark.parametrize("depth", [6, 10])  # a million files, and ten thousand million

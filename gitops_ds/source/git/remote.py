@@ -38,6 +38,8 @@ _RACE = (
 )
 
 # Pruned, since a deleted branch `a` would block `a/b`.
+# Each is a file in the local copy, of 4 KiB on most file systems.
+_MOST_REFS = 50_000
 _EVERYTHING = ("+refs/heads/*:refs/gitops-ds/heads/*", "+refs/tags/*:refs/gitops-ds/tags/*")
 
 
@@ -92,7 +94,7 @@ def tip(bare: BareRepository, spec: RevisionSpec) -> CommitId:
                 "use a branch"
             )
         elif known_refs and revision.could_be_abbreviated(spec.name):
-            _fetch(bare, *_EVERYTHING, prune=True)
+            _fetch_everything(bare, len(known_refs))
             commit = _verified(bare, spec.name)
     if commit is None:
         raise revision.unknown(spec, known_refs, bare.address.display)
@@ -135,7 +137,7 @@ def fetch(bare: BareRepository, commit: CommitId) -> None:
         _fetch(bare, f"+{commit}:{seen}")
     except errors.RevisionUnknown:
         # A server may refuse a fetch by commit id without a ref.
-        _fetch(bare, *_EVERYTHING, prune=True)
+        _fetch_everything(bare, len(refs(bare, ShortName(""))))
     if (kind := object_reader.kind_of(bare, commit)) in ("tree", "blob"):
         raise errors.RevisionUnknown(
             f"{short(commit)} of {bare.address.display} is a {kind}, not a commit: let the tag or "
@@ -149,6 +151,16 @@ def fetch(bare: BareRepository, commit: CommitId) -> None:
     bare.run("update-ref", seen, commit, purpose="keep a copy of")
     local_copy.after_fetch(bare, (seen,))
     local_copy.merge_packs(bare)
+
+
+def _fetch_everything(bare: BareRepository, number: int) -> None:
+    """Fetches all branches and tags, of this number. Raises SourceTooLarge for too many."""
+    if number > _MOST_REFS:
+        raise errors.SourceTooLarge(
+            f"{bare.address.display} has {number:,} branches and tags, and a commit can't be "
+            "fetched alone: let the server permit it (uploadpack.allowAnySHA1InWant), or delete some"
+        )
+    _fetch(bare, *_EVERYTHING, prune=True)
 
 
 def fetch_tag(bare: BareRepository, name: str) -> None:
