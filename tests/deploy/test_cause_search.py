@@ -274,10 +274,10 @@ def test_a_rewrite_to_an_earlier_commit_finds_its_cause_before_the_last_applied_
 
 def test_a_history_that_is_too_large_is_read_once_for_a_commit() -> None:
     """Git works on it up to its limits each time."""
-    asked: list[CommitId | None] = []
+    starts: list[CommitId | None] = []
 
     async def line(since: CommitId | None, head: CommitId, most: int) -> Sequence[BranchCommit]:
-        asked.append(since)
+        starts.append(since)
         raise errors.SourceTooLarge("countless files")
 
     async def main() -> None:
@@ -289,4 +289,4 @@ def test_a_history_that_is_too_large_is_read_once_for_a_commit() -> None:
                     assert await finder.find(since, head, wanted) == {}
 
     asyncio.run(main())
-    assert asked == ["c" * 40, None] * 2
+    assert starts == ["c" * 40, None] * 2

@@ -320,7 +320,7 @@ def test_a_login_in_a_redirect_is_not_used_and_the_token_in_it_not_shown() -> No
         "9" * 5000,
     ],
 )
-def test_a_time_of_a_retry_that_is_no_time_is_not_used(after: str) -> None:
+def test_a_time_of_a_retry_without_meaning_is_not_used(after: str) -> None:
     on = GitHub()
     on.faults = [Fault(503, {"Retry-After": after})]
     try:

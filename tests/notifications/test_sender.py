@@ -169,7 +169,7 @@ async def test_an_unreachable_receiver_delays_no_other_and_is_notified_later(
 
 
 async def test_an_internal_error_at_one_receiver_stops_no_other(scene: Scene, /) -> None:
-    scene.receivers.trouble["chat"] = OverflowError("an answer that nobody expected")
+    scene.receivers.trouble["chat"] = OverflowError("an unexpected answer")
     async with scene.service() as (tell, _):
         for number in range(5):
             tell(commit(number, scene.at()))

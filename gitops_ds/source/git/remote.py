@@ -158,7 +158,8 @@ def _fetch_everything(bare: BareRepository, number: int) -> None:
     if number > _MOST_REFS:
         raise errors.SourceTooLarge(
             f"{bare.address.display} has {number:,} branches and tags, and a commit can't be "
-            "fetched alone: let the server permit it (uploadpack.allowAnySHA1InWant), or delete some"
+            "fetched alone: let the server permit it (uploadpack.allowAnySHA1InWant), or delete "
+            "some"
         )
     _fetch(bare, *_EVERYTHING, prune=True)
 
