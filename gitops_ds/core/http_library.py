@@ -29,7 +29,16 @@ from gitops_ds import __version__
 if TYPE_CHECKING:
     import yarl
 
-__all__ = ["HttpRequest", "HttpResponse", "NoResponse", "aiohttp", "proxy", "send", "system_trust"]
+__all__ = [
+    "HttpRequest",
+    "HttpResponse",
+    "NoResponse",
+    "aiohttp",
+    "proxy",
+    "read_body",
+    "send",
+    "system_trust",
+]
 
 
 @functools.cache
@@ -125,16 +134,24 @@ async def send(request: HttpRequest) -> HttpResponse:
                 ssl=request.trust or system_trust(),
             ) as reply,
         ):
-            body = bytearray()
-            while request.most_bytes and (piece := await reply.content.readany()):
-                body += piece
-                if len(body) > request.most_bytes:
-                    raise NoResponse(f"the response is larger than {request.most_bytes >> 20} MiB")
-            return HttpResponse(reply.status, reply.headers, bytes(body))
+            body = await read_body(reply, request.most_bytes) if request.most_bytes else b""
+            return HttpResponse(reply.status, reply.headers, body)
     except TimeoutError:
         raise NoResponse("no response in time") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise NoResponse(f"unreachable ({_cause(error)})") from None
+
+
+async def read_body(reply: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    """The body of a response: its sender decides how much that is. Raises NoResponse for more than
+    `most_bytes`.
+    """
+    body = bytearray()
+    while piece := await reply.content.readany():
+        body += piece
+        if len(body) > most_bytes:
+            raise NoResponse(f"the response is larger than {most_bytes >> 20} MiB")
+    return bytes(body)
 
 
 def _cause(error: Exception) -> str:

@@ -117,11 +117,15 @@ class CauseFinder:
                 return {}
             line = BranchLine(since or CommitId(""), commits, self._source.path)
             answer = template_causes.found(line, wanted, await self._searched(line, wanted))
-            before = self._answers.get(None, (None, {}))
-            self._answers = {None: before, since: (question, answer)}
-            return answer
+        except errors.SourceTooLarge:
+            answer = {}  # it is as large the next time, and takes as much time of git
         except errors.GitopsError:
             return {}
+        kept = self._answers
+        if since is not None:
+            kept = {None: kept.get(None, (None, {}))}
+        self._answers = {**kept, since: (question, answer)}
+        return answer
 
     async def _searched(
         self, line: BranchLine, wanted: Mapping[Key, WantedCause]

@@ -13,14 +13,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, TypeVar
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import msgspec
 import orjson
 import yarl
 
 from gitops_ds.core import errors
-from gitops_ds.core.http_library import aiohttp, proxy, system_trust
+from gitops_ds.core.http_library import NoResponse, aiohttp, proxy, read_body, system_trust
 from gitops_ds.core.values import replace
 from gitops_ds.forges import forge_access, retries, sticky_comment
 from gitops_ds.forges.contract import (
@@ -40,6 +40,7 @@ _REQUEST_SECONDS: Final = 30.0
 _MAX_PAGES: Final = 100
 _MAX_REDIRECTS: Final = 3
 _LONGEST_MESSAGE: Final = 200
+_MOST_BYTES: Final = 32 << 20  # of an answer: a page of 100 comments of 65,536 characters fits
 _MAY_BE_MISSING: Final = (RequestPurpose.LIST_REVIEWS, RequestPurpose.GET_MEMBER)
 
 
@@ -93,8 +94,11 @@ class Forge:
 
     async def __aenter__(self) -> Forge:
         """Opens the HTTP session."""
+        # Compressed, a small answer could take any memory.
         self._session = aiohttp.ClientSession(
-            headers={"User-Agent": self._user_agent}, cookie_jar=aiohttp.DummyCookieJar()
+            headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
         )
         return self
 
@@ -182,7 +186,7 @@ class Forge:
     def _read(self, reply: _ForgeReply, read: Callable[[Any], T]) -> T:
         try:
             return read(orjson.loads(reply.body))
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             raise errors.ForgeError(
                 f"the answer of {self._access.url} is not one of {self._api.name}: check --forge "
                 "and --url"
@@ -241,18 +245,37 @@ class Forge:
                 (301, 302, 307, 308) if request.method == "GET" else (307, 308)
             ):
                 break
-            url = urljoin(url, reply.headers.get("Location", ""))
-            if urlsplit(url)[:2] != urlsplit(self._access.url)[:2]:
-                raise errors.ForgeError(
-                    f"{self._access.url} redirects to another server, {_origin(url)}: set --url to "
-                    "that one if it is right"
-                )
+            url = self._target(url, reply.headers.get("Location", ""))
             reply = await self._exchange(request, url, attempt)
         if 300 <= reply.status < 400:
             raise errors.ForgeError(
                 f"{self._access.url} answers with a redirect ({reply.status}): check --url"
             )
         return reply
+
+    @property
+    def _server(self) -> tuple[str, str | None, int | None, None]:
+        """Scheme, host and port of the API, without a user."""
+        own = yarl.URL(self._access.url, encoded=True)
+        return own.scheme, own.host, own.port, None
+
+    def _target(self, url: str, location: str) -> str:
+        """The target of a redirect. Raises ForgeError for one on another server, or none at all."""
+        try:
+            target = yarl.URL(urljoin(url, location), encoded=True)
+            # A login in the address would be sent in place of the token, or beside it.
+            same = (target.scheme, target.host, target.port, target.raw_user) == self._server
+            shown = self._printable(str(target.origin()))
+        except ValueError:
+            raise errors.ForgeError(
+                f"{self._access.url} redirects to an invalid address: check --url"
+            ) from None
+        if not same:
+            raise errors.ForgeError(
+                f"{self._access.url} redirects to another server, {shown}: set --url to that one "
+                "if it is right"
+            )
+        return str(target)
 
     async def _exchange(self, request: ForgeRequest, url: str, attempt: int) -> _ForgeReply:
         if self._session is None:
@@ -274,7 +297,9 @@ class Forge:
                 timeout=aiohttp.ClientTimeout(total=seconds),
                 allow_redirects=False,
             ) as reply:
-                return _ForgeReply(reply.status, reply.headers, await reply.read())
+                return _ForgeReply(reply.status, reply.headers, await read_body(reply, _MOST_BYTES))
+        except NoResponse as error:
+            raise errors.ForgeError(f"{self._access.url}: {error}: check --url") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             reason = (
                 "timed out"
@@ -292,13 +317,11 @@ class Forge:
             message = body.get("message") or body.get("error") if isinstance(body, dict) else ""
         except orjson.JSONDecodeError:
             message = ""
-        line = " ".join("".join(c if c.isprintable() else " " for c in str(message or "")).split())
+        return self._printable(str(message or ""))
+
+    def _printable(self, text: str) -> str:
+        line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
         return line.replace(self._access.token.value, "<token>")[:_LONGEST_MESSAGE]
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _refusal(

@@ -216,6 +216,14 @@ class ForgeApi(Protocol):
     def read_merged(self, reply: Any) -> Sequence[MergedPullRequest]:
         """The merged ones."""
 
+    def get_merged_head(self, ref: PullRequestRef) -> ForgeRequest | None:
+        """The request for the head that was merged; None if merged pull requests have it."""
+        return None
+
+    def read_merged_head(self, reply: Any, ref: PullRequestRef) -> str:
+        """The head; empty if it is unknown."""
+        return ""
+
     def list_reviews(self, ref: PullRequestRef, page: int) -> ForgeRequest | None:
         """The request for a page of reviews, from 1; None after the last one."""
 

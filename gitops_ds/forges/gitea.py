@@ -72,6 +72,20 @@ class Gitea(GitHub):
         """None for a commit without a pull request."""
         return [merged(reply)] if reply is not None and reply.get("merged") else []
 
+    def get_merged_head(self, ref: PullRequestRef) -> ForgeRequest | None:
+        """By the ref that only Gitea writes, until the merge. The head of a pull request in other
+        answers is that of its branch, which its author moves after the merge too: ToAPIPullRequest
+        of https://github.com/go-gitea/gitea/blob/main/services/convert/pull.go
+        """
+        path = f"{repository(ref)}/git/refs/pull/{ref.number}/head"
+        return ForgeRequest(RequestPurpose.LIST_REVIEWS, path)
+
+    def read_merged_head(self, reply: Any, ref: PullRequestRef) -> str:
+        """Of all refs with this prefix."""
+        name = f"refs/pull/{ref.number}/head"
+        heads = (one["object"]["sha"] for one in reply or () if one["ref"] == name)
+        return text(next(heads, ""))
+
     def list_reviews(self, ref: PullRequestRef, page: int) -> ForgeRequest | None:
         """In the order of time."""
         query = f"limit={PER_PAGE}&page={page}"

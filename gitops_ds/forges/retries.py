@@ -53,7 +53,7 @@ def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
         return float(text)
     try:
         return max(email.utils.parsedate_to_datetime(text).timestamp() - now, 0.0)
-    except ValueError:
+    except (OverflowError, ValueError):  # a date with a number that is too large
         return None
 
 

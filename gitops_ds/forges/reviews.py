@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gitops_ds.core import errors
+from gitops_ds.core.values import replace
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import (
     ForgeApi,
@@ -51,8 +52,17 @@ class ReviewReader:
         ref = PullRequestRef(self._project)
         for pull in await self._send(self._api.list_merged(ref, commit), self._api.read_merged):
             if self._branch in ("", pull.base):
-                reviews += approving(pull, await self._reviews(pull))
+                merged = await self._merged(pull)
+                reviews += approving(merged, await self._reviews(merged))
         return tuple(reviews)
+
+    async def _merged(self, pull: MergedPullRequest) -> MergedPullRequest:
+        """The pull request with the head that was merged."""
+        ref = PullRequestRef(self._project, pull.number)
+        if (request := self._api.get_merged_head(ref)) is None:
+            return pull
+        head = await self._send(request, lambda reply: self._api.read_merged_head(reply, ref))
+        return replace(pull, head=head)
 
     async def is_member(self, team: str, review: ApprovingReview) -> bool:
         """Whether the reviewer is an active member of a team; False if the team can't be read."""
@@ -93,5 +103,6 @@ def approving(pull: MergedPullRequest, reviews: Iterable[Review]) -> Iterator[Ap
         if one.state is not None:
             last[one.user] = one
     for user, one in last.items():
-        if one.state is ReviewState.APPROVED and one.commit == pull.head and user != pull.author:
+        is_of_head = pull.head != "" and one.commit == pull.head
+        if one.state is ReviewState.APPROVED and is_of_head and user != pull.author:
             yield ApprovingReview(pull.number, user, one.user_id, pull.head)

@@ -12,14 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from gitops_ds.core import errors
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.live import Live
 from gitops_ds.core.objects import CommitId, Key
+from gitops_ds.core.rollouts.halted_rollout import BranchCommit
 from gitops_ds.core.rollouts.proven_templates import ProofKind, TemplateHistory, TemplateProof
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
 from gitops_ds.deploy.live_state import LocatedBundle
 from gitops_ds.deploy.template_causes import CauseFinder, CommitSource
 from gitops_ds.rollouts.staging import git_template
+from gitops_ds.rollouts.staging.template_causes import WantedCause
 from gitops_ds.source.git import address
 from gitops_ds.source.git.repository import Repository
 from gitops_ds.source.render import bundle as rendering
@@ -267,3 +270,23 @@ def test_a_rewrite_to_an_earlier_commit_finds_its_cause_before_the_last_applied_
         assert (await finder.found(state))[0] == "agent 2"
 
     play(script, upstream)
+
+
+def test_a_history_that_is_too_large_is_read_once_for_a_commit() -> None:
+    """Git works on it up to its limits each time."""
+    starts: list[CommitId | None] = []
+
+    async def line(since: CommitId | None, head: CommitId, most: int) -> Sequence[BranchCommit]:
+        starts.append(since)
+        raise errors.SourceTooLarge("countless files")
+
+    async def main() -> None:
+        finder = CauseFinder(CommitSource(line))
+        wanted = {AGENT: WantedCause("template", frozenset())}
+        for head in (CommitId("a" * 40), CommitId("b" * 40)):
+            for _ in range(3):
+                for since in (CommitId("c" * 40), None):
+                    assert await finder.find(since, head, wanted) == {}
+
+    asyncio.run(main())
+    assert starts == ["c" * 40, None] * 2

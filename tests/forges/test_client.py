@@ -5,11 +5,14 @@ failures, lost answers, redirects.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gzip
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pytest
+from aiohttp import web
 
 from gitops_ds.core import errors
 from gitops_ds.core.values import replace
@@ -19,6 +22,7 @@ from gitops_ds.forges.contract import CommitStatus, ForgeKind, PullRequestRef, S
 from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
 from gitops_ds.forges.sticky_comment import Sticky
 from tests.forges.servers import HEAD, Fault, GitHub, GitLab, Server, User
+from tests.http_servers import serving
 
 T = TypeVar("T")
 MARKER = "<!-- gitops-ds:report key=check v=1 -->"
@@ -275,6 +279,83 @@ def test_the_token_is_never_sent_to_another_host_and_never_shown(kind: ForgeKind
         run(kind, on, lambda forge: forge.head(7))
     assert "good-token" not in str(refused.value)
     assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "https://[",
+        "//[::1",
+        "https://host:99999999/x",
+        "https://\u2100/",
+        "mailto:x",
+        "http://a@b@c/",
+    ],
+)
+def test_a_redirect_to_an_invalid_address_is_an_error_of_the_forge(location: str) -> None:
+    on = GitHub()
+    on.faults = [Fault(307, {"Location": location})]
+    with pytest.raises(errors.ForgeError, match=r"redirects to") as refused:
+        run(ForgeKind.GITHUB, on, lambda forge: forge.status(HEAD, STATUS))
+    assert str(refused.value).isprintable()
+
+
+def test_a_login_in_a_redirect_is_not_used_and_the_token_in_it_not_shown() -> None:
+    on = GitHub()
+
+    async def work(forge: Forge) -> str:
+        on.faults = [Fault(307, {"Location": on.url.replace("://", "://good-token@") + "/x"})]
+        return await forge.head(7)
+
+    with pytest.raises(errors.ForgeError, match="redirects to another server") as refused:
+        run(ForgeKind.GITHUB, on, work)
+    assert "good-token" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "Mon, 01 Jan 99999999999999999999 00:00:00 GMT",
+        "Mon, 01 Jan 2026 00:00:00 +99999999999999999999",
+        "9" * 5000,
+    ],
+)
+def test_a_time_of_a_retry_without_meaning_is_not_used(after: str) -> None:
+    on = GitHub()
+    on.faults = [Fault(503, {"Retry-After": after})]
+    try:
+        run(ForgeKind.GITHUB, on, lambda forge: forge.status(HEAD, STATUS))
+    except errors.ForgeUnreachable:
+        assert after.isdigit()
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_an_answer_takes_no_memory_beyond_its_limit(compressed: bool) -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        if compressed:
+            assert request.headers["Accept-Encoding"] == "identity"
+            response.headers["Content-Encoding"] = "gzip"
+        await response.prepare(request)
+        piece = gzip.compress(bytes(64 << 20)) if compressed else bytes(1 << 20)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(1 if compressed else 1000):
+                await response.write(piece)
+                sent.append(len(piece))
+        return response
+
+    async def main() -> None:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", endless)
+        async with serving(app) as url:
+            access = ForgeAccess(ForgeKind.GITHUB, url, ForgeToken("TOKEN", "t"), "a/b")
+            async with Forge(access, 60.0) as forge:
+                with pytest.raises(errors.ForgeError, match=r"not one of|larger than 32 MiB"):
+                    await forge.head(7)
+
+    sent: list[int] = []
+    asyncio.run(main())
+    assert sum(sent) < 64 << 20
 
 
 def test_a_repository_that_was_renamed_is_followed_on_the_same_host() -> None:

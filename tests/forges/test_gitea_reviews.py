@@ -152,6 +152,22 @@ def test_no_other_review_approves(fleet: Fleet, reviewed: Callable[[Fleet, int],
     assert fleet.approval(fleet.merge(number), people(fleet)) is None
 
 
+def test_a_branch_that_is_moved_back_after_the_merge_has_not_been_reviewed(fleet: Fleet) -> None:
+    """Gitea marks no review as stale for a push that only takes back the changes of some files."""
+    beside = fleet.work.directory / "agents/agent/limits.yaml"
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    beside.write_text("limits: {}\n")
+    number = fleet.propose(2)
+    reviewed = fleet.work.git("rev-parse", "HEAD")
+    fleet.review(number, "approver")
+    beside.unlink()
+    fleet.push("change-2", 2)
+    merged = fleet.merge(number)
+    fleet.work.git("push", "--quiet", "--force", "origin", f"{reviewed}:refs/heads/change-2")
+    assert fleet.api("GET", f"/pulls/{number}")["head"]["sha"] == reviewed
+    assert fleet.approval(merged, people(fleet)) is None
+
+
 def test_every_commit_that_changed_the_template_needs_its_review(fleet: Fleet) -> None:
     numbers = [fleet.propose(2)]
     fleet.review(numbers[0], "approver")

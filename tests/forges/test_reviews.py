@@ -78,10 +78,17 @@ def github(found: list[dict[str, Any]], pull: dict[str, Any] | None = None) -> A
     )
 
 
+def merged_head(number: str, head: str, *others: str) -> list[dict[str, Any]]:
+    """The refs of Gitea with the prefix of that of a pull request."""
+    heads = {**dict.fromkeys(others, EARLIER), number: head}
+    return [{"ref": f"refs/pull/{one}/head", "object": {"sha": id}} for one, id in heads.items()]
+
+
 def gitea(found: list[dict[str, Any]], pull: dict[str, Any] | None = None) -> Answers:
     return Answers(
         {
             f"repos/a/b/commits/{COMMIT}/pull": pull or github_pull(),
+            "repos/a/b/git/refs/pull/7/head": merged_head("7", HEAD, "70"),
             "repos/a/b/pulls/7/reviews?limit=100&page=1": found,
             "orgs/a/teams/search?q=gpu": {
                 "data": [{"id": 1, "name": "gpus"}, {"id": 2, "name": "GPU"}]
@@ -153,6 +160,19 @@ def test_the_last_review_of_the_merged_head_counts(
 def test_a_review_for_another_branch_approves_nothing(kind: ForgeKind, answers: Answers) -> None:
     assert approving(kind, answers, "production") == []
     assert approving(kind, answers) == approving(kind, answers, "") == ["ada"]
+
+
+@pytest.mark.parametrize(
+    "refs", [merged_head("7", EARLIER), merged_head("70", HEAD), merged_head("7", ""), [], None]
+)
+def test_on_gitea_the_head_is_that_of_the_merge_and_not_that_of_its_branch_now(
+    refs: list[dict[str, Any]] | None,
+) -> None:
+    answers = gitea([review("ada"), review("bob", commit="")])
+    path = "repos/a/b/git/refs/pull/7/head"
+    assert approving(ForgeKind.GITEA, answers) == ["ada"]
+    answers = Answers({**answers.known, path: refs})
+    assert approving(ForgeKind.GITEA, answers) == []
 
 
 def test_a_pull_request_that_is_not_merged_does_not_count() -> None:

@@ -402,6 +402,7 @@ class GitHub:
     ahead: float = 0.0
     status: int = 0
     redirect: str = ""
+    replaced: Any = None  # parts of the answer, or all of it
     requests: list[Mapping[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -431,11 +432,14 @@ class GitHub:
             return 415, {"message": "Unsupported"}
         self.requests.append(json.loads(body))
         ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.now() + 3600))
-        return 201, {
+        whole = {
             "token": f"ghs_{len(self.requests)}",
             "expires_at": ends,
             "permissions": {"contents": "read"},
         }
+        if isinstance(self.replaced, dict):
+            return 201, {**whole, **self.replaced}
+        return 201, whole if self.replaced is None else self.replaced
 
     def is_ours(self, token: str) -> bool:
         head, claims, signature = token.split(".")
@@ -561,6 +565,27 @@ def test_each_refusal_of_a_token_has_a_remedy(
     github.status = status
     tokens, app, own = app_of(github, http_server, tmp_path, time.time)
     with pytest.raises(kind, match=words):
+        asyncio.run(tokens.login(app, own, refused=False))
+
+
+@pytest.mark.parametrize(
+    "replaced",
+    [
+        {"token": ["ghs_1"]},
+        {"token": "ghs_1\nhost=elsewhere"},
+        {"token": " "},
+        {"expires_at": 5},
+        {"expires_at": "0001-01-01T00:00:00"},
+        "hello",
+        json.loads("[" * 900 + "]" * 900),
+    ],
+)
+def test_an_answer_without_a_token_is_an_error_of_the_api(
+    http_server: HttpServer, github: GitHub, tmp_path: Path, replaced: Any
+) -> None:
+    github.replaced = replaced
+    tokens, app, own = app_of(github, http_server, tmp_path, time.time)
+    with pytest.raises(errors.SourceUnreachable, match="check apiURL"):
         asyncio.run(tokens.login(app, own, refused=False))
 
 

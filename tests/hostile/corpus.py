@@ -285,6 +285,22 @@ def _large_pack(upstream: Upstream) -> None:
     _head(upstream, upstream.git("mktree", input=rows.encode()))
 
 
+def _refs(upstream: Upstream) -> None:
+    """A million branches, as if they had been pushed."""
+    commit = upstream.commit({"gitops-ds.yaml": "version: v1\n"})
+    rows = "".join(f"{commit} refs/heads/change-{n:08d}\n" for n in range(1_000_000))
+    head = "# pack-refs with: peeled fully-peeled sorted \n"
+    (upstream.path / "packed-refs").write_text(head + rows)
+
+
+def _long_message(upstream: Upstream) -> None:
+    """A text of 60 MiB takes four times as much, for one character."""
+    message = "\N{GRINNING FACE}" + "x" * (60 << 20)
+    tree = upstream.git("mktree", input=b"")
+    commit = upstream.git("commit-tree", tree, "-F", "-", input=message.encode())
+    upstream.git("update-ref", "refs/heads/main", commit)
+
+
 def _head(upstream: Upstream, tree: str) -> None:
     upstream.git("update-ref", "refs/heads/main", upstream.git("commit-tree", tree, "-m", "a tree"))
 
@@ -323,4 +339,6 @@ def every() -> Iterator[Hostile]:
     yield Hostile("a-million-paths", _paths)
     yield Hostile("submodules", _submodules)
     yield Hostile("large-pack", _large_pack)
+    yield Hostile("a-million-refs", _refs)
+    yield Hostile("a-long-message", _long_message)
     yield Hostile("not-text", _files(_not_text))

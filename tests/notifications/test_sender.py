@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gitops_ds.core.events.base import Emit, Event, EventOrigin
+from gitops_ds.core.events.base import Emit, Event, EventOrigin, TaskRestarted
 from gitops_ds.core.events.bus import EventBus
 from gitops_ds.core.events.commits import NewCommit
 from gitops_ds.core.events.definition import Topic
@@ -44,7 +44,7 @@ class Receivers:
     """The items that each received; `trouble` is the reason for a refusal now."""
 
     took: dict[str, list[tuple[float, NotificationBatch]]] = field(default_factory=dict)
-    trouble: dict[str, DeliveryFailed] = field(default_factory=dict)
+    trouble: dict[str, Exception] = field(default_factory=dict)
     hanging: set[str] = field(default_factory=set)
     tries: list[float] = field(default_factory=list)
 
@@ -166,6 +166,22 @@ async def test_an_unreachable_receiver_delays_no_other_and_is_notified_later(
         for record in scene.events_of(NotificationSent)
         if isinstance(record, NotificationSent)
     ] == [1, 2]
+
+
+async def test_an_internal_error_at_one_receiver_stops_no_other(scene: Scene, /) -> None:
+    scene.receivers.trouble["chat"] = OverflowError("an unexpected answer")
+    async with scene.service() as (tell, _):
+        for number in range(5):
+            tell(commit(number, scene.at()))
+            tell(Reconciled(scene.at(), CommitId(f"{number:040x}"), 2, ()))
+            await asyncio.sleep(15)
+            assert len(scene.receivers.of("pager")) == number + 1
+        assert {record.task for record in scene.emitted if isinstance(record, TaskRestarted)} == {
+            "receiver chat"
+        }
+        scene.receivers.trouble.clear()
+        await asyncio.sleep(120)
+    assert len(scene.receivers.of("chat")) == 10
 
 
 async def test_a_sent_notification_is_not_sent_again_after_a_restart(scene: Scene, /) -> None:

@@ -147,6 +147,18 @@ def test_the_image_has_all_programs_and_writes_only_to_permitted_directories(
     assert container.run("sh", "-c", "touch /tmp/x").returncode == 0
 
 
+def test_no_program_of_the_image_runs_as_another_user_and_nothing_else_is_for_all_to_write(
+    container: Container,
+) -> None:
+    for options in (
+        "-type f -perm /6000",
+        "-type f -perm -o+w",
+        "-type d -perm -o+w ! -perm -1000",
+    ):
+        found = container.run("sh", "-c", f"find / -xdev {options} 2> /dev/null")
+        assert found.stdout == ""
+
+
 def test_the_image_starts_quickly_from_its_bytecode(
     container: Container, capsys: pytest.CaptureFixture[str]
 ) -> None:

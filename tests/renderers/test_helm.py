@@ -443,3 +443,24 @@ def test_an_agent_that_may_not_be_built_is_not_an_unknown_agent() -> None:
         "agents/a/source.yaml:2:10",
         "agents/b/kustomization.yaml",
     ]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    "reference", ["file://{file}", "{file}", "file://{file}#/x", "file:///proc/self/environ"]
+)
+def test_a_schema_reads_no_file_outside_of_its_chart(
+    tmp_path: Path, reference: str, packed: bool
+) -> None:
+    secret = tmp_path / "secret.json"
+    secret.write_text('{"pattern": "[hunter2", "x": {"pattern": "[hunter2"}}')
+    schema = f'{{"properties": {{"level": {{"$ref": "{reference.format(file=secret)}"}}}}}}'
+    files = renderers.chart(values_DOT_schema_DOT_json=schema)
+    source = LOCAL
+    if packed:
+        archive = renderers.packed({**renderers.CHART, "values.schema.json": schema})
+        files, source = {"agents/a/agent-1.2.3.tgz": archive}, "helm: {chart: agent-1.2.3.tgz}\n"
+    ((rule, _, message),) = refused(renderers.repository(source, files))
+    assert rule == "DS801"
+    assert "permission denied" in message
+    assert "hunter2" not in message

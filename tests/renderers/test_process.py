@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from gitops_ds.core.sources.repository_limits import RepositoryLimits
 from gitops_ds.core.values import replace
 from gitops_ds.source.renderers import process
@@ -13,9 +15,9 @@ from gitops_ds.source.renderers.process import Means, ProgramResult
 SMALL = Means(limits=RepositoryLimits(seconds=30, bytes=100_000))
 
 
-def run(script: str, means: Means = SMALL) -> ProgramResult:
+def run(script: str, means: Means = SMALL, own: Path | None = None) -> ProgramResult:
     return asyncio.run(
-        process.run(["/bin/sh", "-c", script], process.environment(Path("/nowhere")), means)
+        process.run(["/bin/sh", "-c", script], process.environment(Path("/nowhere")), means, own)
     )
 
 
@@ -39,6 +41,41 @@ def test_a_program_has_an_empty_home_and_none_of_our_secrets() -> None:
         *process.environment(Path()),
         *process._OF_NETWORK,
     }
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "cat {other}/token",
+        "cat {own}/../other/token",
+        "cat {own}/link",
+        "echo x >> {other}/token",
+        "echo x > {other}/new",
+        "rm {other}/token",
+        "mkdir {other}/new",
+        "ls {other}",
+        "cat /proc/$PPID/environ",
+        "cat /proc/self/environ",
+        "cat /etc/passwd",
+    ],
+)
+def test_a_program_has_no_files_but_its_own_and_those_of_the_system(
+    tmp_path: Path, script: str
+) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    own.mkdir()
+    other.mkdir()
+    (other / "token").write_text("secret")
+    (own / "link").symlink_to(other / "token")
+    (own / "file").write_text("content")
+    path = "PATH=/usr/bin:/bin"
+    allowed = f"{path}; cd {own}; cat file; mkdir a; echo x > a/b; rm a/b; : > /dev/null"
+    assert run(allowed, SMALL, own) == ProgramResult(b"content")
+    ended = run(f"{path}; {script.format(own=own, other=other)}", SMALL, own)
+    assert ended.failed
+    assert b"secret" not in ended.output
+    assert (other / "token").read_text() == "secret"
+    assert list(other.iterdir()) == [other / "token"]
 
 
 def test_a_program_does_not_run_after_the_common_time_limit(tmp_path: Path) -> None:

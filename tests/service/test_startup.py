@@ -201,6 +201,17 @@ async def test_a_stop_ends_the_wait(tmp_path: Path) -> None:
     assert len(attempts.times) == 1
 
 
+async def test_the_only_repository_is_read_again_after_a_commit_that_is_too_large(
+    tmp_path: Path,
+) -> None:
+    large = errors.SourceTooLarge("commit abc has a message of more than 1 MiB")
+    async with starting(tmp_path, 60.0, 5.0, large) as (startup, attempts):
+        await asyncio.sleep(60)
+        assert startup.status is not None
+        assert startup.status.message == str(large)
+    assert len(attempts.times) > 3
+
+
 async def test_the_only_repository_is_read_again_until_it_has_its_first_commit(
     tmp_path: Path,
 ) -> None:

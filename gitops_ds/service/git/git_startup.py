@@ -111,8 +111,11 @@ class Startup:
         return None
 
     def _is_final(self, error: errors.GitopsError) -> bool:
-        """Whether a retry cannot help; a push can create a missing branch."""
-        helps = error.retryable or isinstance(error, errors.RevisionUnknown)
+        """Whether a retry cannot help; a push can create a missing branch, or replace a commit that
+        is too large.
+        """
+        by_push = isinstance(error, errors.RevisionUnknown | errors.SourceTooLarge)
+        helps = error.retryable or by_push
         return len(self._context.service.repositories) == 1 and not helps
 
     async def _newest_or_applied(self, source: GitSource) -> FoundOwner:

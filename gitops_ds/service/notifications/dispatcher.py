@@ -22,6 +22,7 @@ from gitops_ds.core.events.notifications import CONFIG_MAP_NAME, Notification, N
 from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.objects import CONFIG_MAP
 from gitops_ds.deploy.pipeline import open_repository
+from gitops_ds.kube.client.supervisor import Supervisor
 from gitops_ds.notify.notifications import NotificationBuilder
 from gitops_ds.service.notifications import outbox
 from gitops_ds.service.notifications.commit_status import (
@@ -149,12 +150,16 @@ class NotificationDispatcher:
         self._outbox = loaded = await self._load()
         self._written = orjson.dumps(loaded.show()).decode()
         self._distribute()
+        # An internal error at one receiver, or the forge of one repository, stops no other.
+        supervisor = Supervisor(self._emit, time.time)
         async with asyncio.TaskGroup() as group:
             for sender in self._senders:
-                group.create_task(sender.run(loaded, self._changed.set))
+                run = partial(sender.run, loaded, self._changed.set)
+                group.create_task(supervisor.keep(f"receiver {sender.settings.name}", run))
             if self._tracker is not None:
-                for publisher in self._publishers.values():
-                    group.create_task(publisher.run(loaded, self._tracker, self._changed.set))
+                for name, publisher in self._publishers.items():
+                    run = partial(publisher.run, loaded, self._tracker, self._changed.set)
+                    group.create_task(supervisor.keep(f"commit statuses of {name}", run))
             group.create_task(self._keep_saved())
 
     async def _keep_saved(self) -> None:

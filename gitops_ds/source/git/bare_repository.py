@@ -21,7 +21,7 @@ import msgspec
 
 from gitops_ds.core import errors
 from gitops_ds.core.sources.repository_limits import RepositoryLimits
-from gitops_ds.source.git import directory_lock, error_messages, hardening
+from gitops_ds.source.git import command_output, directory_lock, error_messages, hardening
 from gitops_ds.source.git.address import Address
 from gitops_ds.source.git.credentials import credential_files
 from gitops_ds.source.git.credentials.credential_values import Credentials
@@ -29,6 +29,9 @@ from gitops_ds.source.git.directory_lock import LockResult, PrivateDirectory
 from gitops_ds.source.sandbox import memory
 
 _TURN = 0.05  # seconds between two attempts to lock the cache
+# Of git's share of the memory, what its output may have: as text and as objects it takes eight
+# times as much.
+_SHARE_OF_OUTPUT = 8
 _DELETED = "objects.deleted"  # objects that a killed process did not delete completely
 
 
@@ -49,7 +52,8 @@ class _GitCommand(msgspec.Struct, frozen=True):
     """A git command: its arguments, its purpose in messages ("fetch from"), environment and stdin.
 
     `accepted` are the exit statuses without an error; `largest_file` limits the bytes of each file
-    that it writes; `own_session` separates it and its children from the terminal.
+    that it writes, `memory` those of its data (None: no limit); `own_session` separates it and its
+    children from the terminal.
     """
 
     arguments: tuple[str, ...]
@@ -58,15 +62,13 @@ class _GitCommand(msgspec.Struct, frozen=True):
     input: bytes = b""
     accepted: tuple[int, ...] = (0,)
     largest_file: int | None = None
+    memory: int | None = None
     own_session: bool = False
 
     @property
     def argv(self) -> list[str]:
         """The command line, below a shell that sets the limits."""
-        command = ["git", *self.arguments]
-        if self.largest_file is None:
-            return command
-        return hardening.capped(command, self.largest_file, memory.here().git)
+        return hardening.capped(["git", *self.arguments], self.largest_file, self.memory)
 
 
 class BareRepository:
@@ -225,15 +227,19 @@ class BareRepository:
         environment: Mapping[str, str] = {},
         input: bytes = b"",
         may_fail: bool = False,
+        any_memory: bool = False,
     ) -> GitOutput:
         """Runs a command on this repository only; every transport is disabled. `environment` has
         additional variables: an index file, an author, keys.
 
         Raises the SourceError with the cause of a failure; with `may_fail`, exit status 1 is a
-        result.
+        result. `any_memory`: without git's limit of memory.
         """
         accepted = (0, 1) if may_fail else (0,)
-        return self._run(_GitCommand(arguments, purpose, environment, input, accepted))
+        share = None if any_memory else memory.here().git
+        return self._run(
+            _GitCommand(arguments, purpose, environment, input, accepted, memory=share)
+        )
 
     @contextlib.contextmanager
     def stream(self, *arguments: str, input: bytes) -> Iterator[IO[bytes]]:
@@ -244,7 +250,8 @@ class BareRepository:
         with tempfile.TemporaryFile() as stream, self._repo.git.custom_environment():
             stream.write(input)
             stream.seek(0)
-            process = self._start(_GitCommand(arguments, "read"), stream)
+            command = _GitCommand(arguments, "read", memory=memory.here().git)
+            process = self._start(command, stream)
             timer = threading.Timer(self.limits.seconds, process.kill)
             timer.start()
             try:
@@ -277,6 +284,7 @@ class BareRepository:
                 self._network,
                 accepted=accepted,
                 largest_file=largest_file,
+                memory=memory.here().git,
                 own_session=True,
             )
         )
@@ -297,9 +305,13 @@ class BareRepository:
             except OSError as error:
                 raise errors.SourceError(f"git can't be run: {error.strerror}") from None
             try:
-                stdout, stderr_bytes = process.communicate(timeout=self.limits.seconds)
+                stdout, stderr_bytes = command_output.read(
+                    process, self.limits.seconds, memory.here().git // _SHARE_OF_OUTPUT
+                )
             except subprocess.TimeoutExpired:
                 raise self._failure(command.purpose, error_messages.TIMEOUT) from None
+            except command_output.OutputTooLong:
+                raise self._failure(command.purpose, error_messages.TOO_LONG) from None
             finally:
                 self._end()
         stderr = stderr_bytes.decode("utf-8", "replace").removesuffix("\n")

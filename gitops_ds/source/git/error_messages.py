@@ -25,7 +25,9 @@ class CommandFailure(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-TIMEOUT = "git was killed at its time limit"  # in place of stderr
+# In place of stderr
+TIMEOUT = "git was killed at its time limit"
+TOO_LONG = "git was killed at the limit of its output"
 
 _Rule = tuple[str, type[errors.SourceError], str]
 
@@ -47,6 +49,14 @@ _RULES: tuple[_Rule, ...] = (
         (
             "the fetch exceeds the size limit; raise repository.limits.bytes or use a smaller "
             "repository"
+        ),
+    ),
+    (
+        rf"{TOO_LONG}|[Oo]ut of memory|[Cc]annot allocate memory",
+        errors.SourceTooLarge,
+        (
+            "it has too many branches and tags, commits or files, or too large ones, for the "
+            "memory of git; use a smaller repository, or give the pod more memory"
         ),
     ),
     (

@@ -131,17 +131,15 @@ def _numbered(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
     return {**result, "GIT_CONFIG_COUNT": str(count)}
 
 
-def capped(command: Sequence[str], bytes: int, memory: int) -> list[str]:
+def capped(command: Sequence[str], bytes: int | None, memory: int | None) -> list[str]:
     """The command with limits on its memory and on the size of each file that it writes, reported
-    as an error instead of a signal.
+    as an error instead of a signal; None: no limit.
 
     POSIX counts in blocks of 512 bytes and has no memory limit, so it depends on the shell.
     """
-    caps = (
-        f'trap "" XFSZ; ulimit -d {memory // 1024} 2>/dev/null; ulimit -f {max(1, bytes // 512)} '
-        '&& exec "$@"'
-    )
-    return ["sh", "-c", caps, "sh", *command]
+    caps = [] if memory is None else [f"ulimit -d {memory // 1024} 2>/dev/null"]
+    caps += [] if bytes is None else [f'trap "" XFSZ; ulimit -f {max(1, bytes // 512)} || exit']
+    return ["sh", "-c", "; ".join([*caps, 'exec "$@"']), "sh", *command] if caps else [*command]
 
 
 def git_version() -> tuple[int, ...] | None:

@@ -58,7 +58,7 @@ def after_fetch(bare: BareRepository, *kept: tuple[str, ...]) -> None:
 def merge_packs(bare: BareRepository) -> None:
     """Each fetch adds a pack: a geometric repack keeps their number logarithmic."""
     with bare.alone():
-        bare.run(*_REPACK, "--geometric=2", purpose=_PURPOSE)
+        bare.run(*_REPACK, "--geometric=2", purpose=_PURPOSE, any_memory=True)
 
 
 def _is_bounded(bare: BareRepository, *kept: tuple[str, ...]) -> bool:
@@ -71,7 +71,7 @@ def _is_bounded(bare: BareRepository, *kept: tuple[str, ...]) -> bool:
         with bare.alone():
             dropped = _dropped(bare, (_PINNED, *prefixes))
             _update_refs(bare, [f"delete {ref}\n" for ref in dropped])
-            bare.run(*_REPACK, "-a", purpose=_PURPOSE)
+            bare.run(*_REPACK, "-a", purpose=_PURPOSE, any_memory=True)
     return not _exceeds(bare)
 
 

@@ -20,6 +20,9 @@ from gitops_ds.source.rules import LARGE_REPOSITORY
 
 N = TypeVar("N")
 _PIECE: Final = 65_536
+# Of a commit with its message and signatures. GitPython reads it as a whole, and a text can take
+# four times its bytes.
+_LONGEST_COMMIT: Final = 1 << 20
 
 
 class BranchMovement(StrEnum):
@@ -42,9 +45,13 @@ def kind_of(bare: BareRepository, id: CommitId) -> str:
 
 def _types(bare: BareRepository, *names: str) -> list[str]:
     """The type of each object; `missing` if it does not exist."""
-    output = bare.run(
-        "cat-file", "--batch-check=%(objecttype)", input="".join(f"{n}\n" for n in names).encode()
-    )
+    return _described(bare, "%(objecttype)", names)
+
+
+def _described(bare: BareRepository, form: str, names: Sequence[str]) -> list[str]:
+    """A property of each object; `missing` if it does not exist."""
+    lines = "".join(f"{name}\n" for name in names).encode()
+    output = bare.run("cat-file", f"--batch-check={form}", input=lines)
     return [line.rpartition(" ")[2] for line in output.text.split("\n")]
 
 
@@ -140,7 +147,19 @@ def _commit(bare: BareRepository, commit: CommitId) -> git.Commit:
         raise errors.RevisionUnknown(
             f"{bare.address.display} has no commit {commit}, or it was not fetched"
         )
+    require_short(bare, commit)
     return bare.objects.commit(commit)
+
+
+def require_short(bare: BareRepository, *commits: CommitId) -> None:
+    """Raises SourceTooLarge for a commit whose message, or signature, is too long to be read."""
+    sizes = _described(bare, "%(objectsize)", commits) if commits else ()
+    for commit, size in zip(commits, sizes, strict=True):
+        if size.isdigit() and int(size) > _LONGEST_COMMIT:
+            raise errors.SourceTooLarge(
+                f"commit {short(commit)} of {bare.address.display} has a message of more than "
+                f"{_LONGEST_COMMIT >> 20} MiB: push a commit without it"
+            )
 
 
 def _info(commit: git.Commit) -> CommitInfo:
@@ -166,8 +185,9 @@ def log(
         if commit is not None:
             _commit(bare, commit)
     span = f"{since}..{until}" if since else str(until)
-    commits: Iterator[git.Commit] = bare.objects.iter_commits(span, max_count=limit)
-    return tuple(_info(commit) for commit in commits)
+    ids = bare.run("rev-list", f"--max-count={limit}", "--end-of-options", span).text.split()
+    require_short(bare, *map(CommitId, ids))
+    return tuple(_info(bare.objects.commit(id)) for id in ids)
 
 
 def is_ancestor(bare: BareRepository, ancestor: CommitId, descendant: CommitId) -> bool:

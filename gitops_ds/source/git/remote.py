@@ -38,12 +38,14 @@ _RACE = (
 )
 
 # Pruned, since a deleted branch `a` would block `a/b`.
+# Each is a file in the local copy, of 4 KiB on most file systems.
+_MOST_REFS = 50_000
 _EVERYTHING = ("+refs/heads/*:refs/gitops-ds/heads/*", "+refs/tags/*:refs/gitops-ds/tags/*")
 
 
-def refs(bare: BareRepository, spec: RevisionSpec) -> dict[str, CommitId]:
+def refs(bare: BareRepository, spec: RevisionSpec, *names: str) -> dict[str, CommitId]:
     """The refs of `git ls-remote`: names to ids, `NAME^{}` for the target of an annotated tag. Only
-    the kinds that the revision needs.
+    the kinds that the revision needs, and of these only `names`, if any are given.
     """
     kinds: tuple[str, ...]
     match spec:
@@ -56,7 +58,8 @@ def refs(bare: BareRepository, spec: RevisionSpec) -> dict[str, CommitId]:
         case Head() | Ref() | Commit() | Reflog() | Ancestor():
             kinds = ()
     listing = bare.run_remote(
-        "ls-remote", "--quiet", *kinds, "--end-of-options", bare.address.url, purpose="read"
+        *("ls-remote", "--quiet", *kinds, "--end-of-options", bare.address.url, *names),
+        purpose="read",
     ).text
     result = {}
     for line in listing.splitlines():
@@ -77,8 +80,11 @@ def tip(bare: BareRepository, spec: RevisionSpec) -> CommitId:
         return spec.id
     if isinstance(spec, Ancestor):
         return _ancestor(bare, spec)
-    known_refs = refs(bare, spec)
-    commit = revision.resolve(spec, known_refs)
+    # Few of the refs of a large repository are read; all of them only for similar names.
+    names = revision.ref_names(spec)
+    commit = revision.resolve(spec, refs(bare, spec, *names)) if names else None
+    known_refs = refs(bare, spec) if commit is None else {}
+    commit = commit or revision.resolve(spec, known_refs)
     if commit is None and isinstance(spec, ShortName | Reflog):
         if bare.address.scheme is Scheme.FILE:
             commit = resolve_in_clone(Path(bare.address.display), spec.name)
@@ -88,7 +94,7 @@ def tip(bare: BareRepository, spec: RevisionSpec) -> CommitId:
                 "use a branch"
             )
         elif known_refs and revision.could_be_abbreviated(spec.name):
-            _fetch(bare, *_EVERYTHING, prune=True)
+            _fetch_everything(bare, len(known_refs))
             commit = _verified(bare, spec.name)
     if commit is None:
         raise revision.unknown(spec, known_refs, bare.address.display)
@@ -131,7 +137,7 @@ def fetch(bare: BareRepository, commit: CommitId) -> None:
         _fetch(bare, f"+{commit}:{seen}")
     except errors.RevisionUnknown:
         # A server may refuse a fetch by commit id without a ref.
-        _fetch(bare, *_EVERYTHING, prune=True)
+        _fetch_everything(bare, len(refs(bare, ShortName(""))))
     if (kind := object_reader.kind_of(bare, commit)) in ("tree", "blob"):
         raise errors.RevisionUnknown(
             f"{short(commit)} of {bare.address.display} is a {kind}, not a commit: let the tag or "
@@ -145,6 +151,17 @@ def fetch(bare: BareRepository, commit: CommitId) -> None:
     bare.run("update-ref", seen, commit, purpose="keep a copy of")
     local_copy.after_fetch(bare, (seen,))
     local_copy.merge_packs(bare)
+
+
+def _fetch_everything(bare: BareRepository, number: int) -> None:
+    """Fetches all branches and tags, of this number. Raises SourceTooLarge for too many."""
+    if number > _MOST_REFS:
+        raise errors.SourceTooLarge(
+            f"{bare.address.display} has {number:,} branches and tags, and a commit can't be "
+            "fetched alone: let the server permit it (uploadpack.allowAnySHA1InWant), or delete "
+            "some"
+        )
+    _fetch(bare, *_EVERYTHING, prune=True)
 
 
 def fetch_tag(bare: BareRepository, name: str) -> None:

@@ -217,6 +217,27 @@ def resolve(revision: RevisionSpec, refs: Mapping[str, CommitId]) -> CommitId | 
             return None
 
 
+def ref_names(revision: RevisionSpec) -> tuple[str, ...]:
+    """The refs by which `resolve` decides; none for a range, which needs all tags."""
+    match revision:
+        case Head():
+            return ("HEAD",)
+        case Branch(name):
+            return (f"refs/heads/{name}",)
+        case Tag(name):
+            return _with_peeled(f"refs/tags/{name}")
+        case Ref(name):
+            return _with_peeled(name)
+        case ShortName(name):
+            return (f"refs/heads/{name}", *_with_peeled(f"refs/tags/{name}"))
+        case Semver() | Commit() | Reflog() | Ancestor():
+            return ()
+
+
+def _with_peeled(name: str) -> tuple[str, str]:
+    return name, f"{name}^{{}}"
+
+
 def tag(revision: RevisionSpec, refs: Mapping[str, CommitId]) -> str | None:
     """The name of a revision's tag among a server's refs; None for another kind of revision."""
     match revision:

@@ -204,7 +204,7 @@ async def _run(
 ) -> bytes | Finding:
     directory = root / "copy" / of.file.parent
     result = await process.run(
-        (*command, str(directory)), process.environment(root / "empty"), means
+        (*command, str(directory)), process.environment(root / "empty"), means, root
     )
     if result.problem:
         return KUSTOMIZE_FAILED.refusal(

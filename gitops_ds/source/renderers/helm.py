@@ -170,7 +170,10 @@ async def _template(
         location = root / (archive or "chart")
         layers = [f"--values={root / 'values' / str(number)}" for number in range(len(values))]
         ended = await process.run(
-            [*command, *layers, "--", chart.release, str(location)], _environment(root), means
+            [*command, *layers, "--", chart.release, str(location)],
+            _environment(root),
+            means,
+            root,
         )
     if ended.problem:
         return (_refused(chart, files, f"helm {ended.problem}: reduce the chart"),)

@@ -1,8 +1,9 @@
 """Runs helm and kustomize with an empty environment, a temporary directory, and limits of time,
 memory and output.
 
-They have no network unless allowed (`confine`). On a system without such isolation their proxy is a
-closed port, and callers reject URLs. Their PATH is an empty directory.
+They have no network unless allowed, and no files but their copy (`confine`). On a system without
+such isolation their proxy is a closed port, and callers reject URLs. Their PATH is an empty
+directory.
 """
 
 from __future__ import annotations
@@ -139,9 +140,16 @@ def isolation() -> str:
 
 
 async def run(
-    command: Sequence[str], environment: dict[str, str], means: Means, *, network: bool = False
+    command: Sequence[str],
+    environment: dict[str, str],
+    means: Means,
+    own: Path | None = None,
+    *,
+    network: bool = False,
 ) -> ProgramResult:
-    """Runs a program to its end, or kills it with its children."""
+    """Runs a program to its end, or kills it with its children. It has no files but those in `own`
+    and of the system, if this can confine it so; all for None.
+    """
     limits = means.limits
     way = "none" if network else await asyncio.to_thread(isolation)
     seconds = min(limits.seconds, means.ends - asyncio.get_running_loop().time())
@@ -151,7 +159,7 @@ async def run(
         )
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
-            *_confined(command, limits, way),
+            *_confined(command, limits, way, own),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=errors,
@@ -190,9 +198,11 @@ def _cap(limits: RepositoryLimits) -> int:
     return max(1, limits.bytes // 512) * 512
 
 
-def _confined(command: Sequence[str], limits: RepositoryLimits, way: str) -> list[str]:
-    """The command with limits on file size, memory, CPU time and core dumps; without network if
-    the system can isolate it.
+def _confined(
+    command: Sequence[str], limits: RepositoryLimits, way: str, own: Path | None = None
+) -> list[str]:
+    """The command with limits on file size, memory, CPU time and core dumps; without network, and
+    files outside of `own`, if the system can isolate it.
     """
     share = memory.here().program
     options = {
@@ -200,6 +210,7 @@ def _confined(command: Sequence[str], limits: RepositoryLimits, way: str) -> lis
         "file": _cap(limits),
         "seconds": math.ceil(limits.seconds),
         "way": way,
+        "own": str(own or ""),
     }
     return [sys.executable, "-I", "-S", str(CONFINE), json.dumps(options), "--", *command]
 

@@ -16,6 +16,8 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+import orjson
+
 from gitops_ds.core import errors
 from gitops_ds.source.git.address import Address, Scheme
 from gitops_ds.source.git.credentials.credential_values import Credentials, Password
@@ -125,9 +127,17 @@ class Tokens:
         if status != 201:
             raise _refused(status, body, subject, app)
         try:
-            return Token(body["token"], datetime.fromisoformat(body["expires_at"]).timestamp())
-        except (KeyError, TypeError, ValueError):
+            return _token(body)
+        except (ArithmeticError, LookupError, TypeError, ValueError):
             raise errors.SourceUnreachable(f"{subject}: invalid answer; check apiURL") from None
+
+
+def _token(body: Any) -> Token:
+    """The token in an answer. Raises ValueError, TypeError, LookupError, ArithmeticError."""
+    text = body["token"]
+    if not (isinstance(text, str) and text.isascii() and text.isprintable() and text.strip()):
+        raise ValueError(text)
+    return Token(text, datetime.fromisoformat(body["expires_at"]).timestamp())
 
 
 def _trust(own: Credentials, subject: str) -> ssl.SSLContext:
@@ -163,7 +173,7 @@ async def _post(
             f"{subject}: connection failed ({error}); check the network, then try again"
         ) from None
     try:
-        return response.status, json.loads(response.body)
+        return response.status, orjson.loads(response.body)  # json fails at deep nesting
     except ValueError:
         return response.status, None
 
