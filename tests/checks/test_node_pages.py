@@ -20,9 +20,9 @@ from gitops_ds.checks.change import object_changes, promotion
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import catalogue, repository_rules
 from gitops_ds.checks.schema import custom_rules
-from gitops_ds.cli.commands import cluster_snapshot
-from gitops_ds.cli.commands.check import run
-from gitops_ds.cli.commands.check.model import CheckInput, CheckOptions
+from gitops_ds.cli.check import run
+from gitops_ds.cli.check.model import CheckInput, CheckOptions
+from gitops_ds.cli.snapshot import cluster_snapshot
 from gitops_ds.core.finding import Finding
 from gitops_ds.core.live import Live
 from gitops_ds.core.objects import Body
@@ -86,7 +86,11 @@ def read(text: str) -> Example:
 
 def snapshot(files: dict[str, Any], rule: str) -> SourceTree:
     own = parsed(files.get("gitops-ds.yaml", "{}"))
-    patterns = {"/*.json": r"[^/]+\.json", "/agent.yaml": r"agent\.yaml", "/manifests": "manifests/.*"}
+    patterns = {
+        "/*.json": r"[^/]+\.json",
+        "/agent.yaml": r"agent\.yaml",
+        "/manifests": "manifests/.*",
+    }
     settings = {
         **own,
         "version": "v1",

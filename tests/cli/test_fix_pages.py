@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from gitops_ds.checks.engine import catalogue, rule_table
-from gitops_ds.cli.commands.check import autofix, run
-from gitops_ds.cli.commands.check.model import CheckInput, CheckOptions, CheckResult
+from gitops_ds.cli.check import autofix, run
+from gitops_ds.cli.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.core.finding import Finding
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.values import replace

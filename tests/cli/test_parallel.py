@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands.check import parallel, run
-from gitops_ds.cli.commands.check.model import CheckInput, CheckOptions, CheckResult
+from gitops_ds.cli.check import parallel, run
+from gitops_ds.cli.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.core.sources.source_tree import CachedResults, SourceTree
 from gitops_ds.core.values import replace
 from tests.checks.test_rule_pages import GOOD

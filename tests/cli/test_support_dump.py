@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.cli.commands.support_dump import archive, collect
-from gitops_ds.cli.commands.support_dump.archive import Dump, DumpLimits
-from gitops_ds.cli.commands.support_dump.collect import DumpOptions
+from gitops_ds.cli.support_dump import archive, collect
+from gitops_ds.cli.support_dump.archive import Dump, DumpLimits
+from gitops_ds.cli.support_dump.collect import DumpOptions
 from gitops_ds.core import errors
 from gitops_ds.core.deployer_state import DeployerState, KnownDrift
 from gitops_ds.core.objects import (

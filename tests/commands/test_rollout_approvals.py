@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands import rollout_approvals
-from gitops_ds.cli.commands.rollout_approvals import StageRequest
+from gitops_ds.cli.approve import rollout_approvals
+from gitops_ds.cli.approve.rollout_approvals import StageRequest
 from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import Cluster
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from gitops_ds.cli.commands import service_requests, sources
+from gitops_ds.cli import sources
+from gitops_ds.cli.requests import service_requests
 from gitops_ds.core import errors, names, stated_reasons
 from gitops_ds.core.deployer_state import DeployerState, Steering
 from gitops_ds.core.events import deployer

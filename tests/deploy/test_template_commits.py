@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands import held_rollouts, service_requests, wait
-from gitops_ds.cli.commands import history as history_command
-from gitops_ds.cli.commands.wait import WaitOptions
+from gitops_ds.cli.history import revision_history
+from gitops_ds.cli.requests import held_rollouts, service_requests
+from gitops_ds.cli.trace import traced_pods
+from gitops_ds.cli.wait import rollout_by_health
+from gitops_ds.cli.wait.rollout_by_health import WaitOptions
 from gitops_ds.core import errors, names
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.events.deployer import Reconciled
@@ -300,11 +302,13 @@ def test_a_template_of_a_person_has_no_commit_and_its_correction_the_one_of_git(
         assert agent.commit_of(agent.current) == ""
         assert (fleet_agents.commit_of(agent), agent_json.as_json(agent)["commit"]) == ("", "")
         assert {one["commit"] for one in agent_json.nodes(agent)} == {""}
-        entries = await history_command.history(agent, None)
+        entries = await revision_history.history(agent, None)
         assert [one["commit"] for one in entries][-2:] == [good, ""]
         options = WaitOptions("ds/agent", commit=good, seconds=10.0)
         with pytest.raises(errors.TimedOut, match="edited in the cluster"):
-            await wait.wait_for_rollout(world.cluster, "gitops-ds", options, lambda _: None)
+            await rollout_by_health.wait_for_rollout(
+                world.cluster, "gitops-ds", options, lambda _: None
+            )
 
         world.kill()
         world.options = ApplyOptions(patience=0.0, drift=DriftPolicy.CORRECT)
@@ -331,8 +335,8 @@ def test_the_revision_of_a_revert_has_its_commit_and_that_of_a_person_has_none(p
         async def shown() -> tuple[list[tuple[str, bool]], set[str], str]:
             """The commits of history, of trace and of get."""
             agent = await agent_of(world)
-            entries = await history_command.history(agent, None)
-            pods = history_command.found([agent], "ds", "agent", "default")
+            entries = await revision_history.history(agent, None)
+            pods = traced_pods.found([agent], "ds", "agent", "default")
             return (
                 [(entry["commit"], entry["current"]) for entry in entries],
                 {entry["commit"] for _, entry in pods},

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from gitops_ds.checks.report import markdown
-from gitops_ds.cli.commands import pull_request_comment
-from gitops_ds.cli.commands.pull_request_comment import CommentOptions, CommentResult
+from gitops_ds.cli.comment import pull_request_comment
+from gitops_ds.cli.comment.pull_request_comment import CommentOptions, CommentResult
 from gitops_ds.core import errors
 from gitops_ds.core.finding import Severity
 from gitops_ds.core.values import replace

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from gitops_ds import cli
 from gitops_ds.checks.report import findings, formats
-from gitops_ds.cli.commands import pull_request_comment
-from gitops_ds.cli.commands.pull_request_comment import CommentOptions
+from gitops_ds.cli.comment import pull_request_comment
+from gitops_ds.cli.comment.pull_request_comment import CommentOptions
 from gitops_ds.core import errors
 from gitops_ds.core.finding import Severity
 from tests.forges.servers import HEAD

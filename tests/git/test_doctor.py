@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands.doctor import checks, result
-from gitops_ds.cli.commands.doctor.result import CheckVerdict
+from gitops_ds.cli.doctor import checks, result
+from gitops_ds.cli.doctor.result import CheckVerdict
 from gitops_ds.kube.client import connect
 from gitops_ds.service.git import git_auth
 from gitops_ds.service.settings.base import decode

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gitops_ds.cli.commands import service_requests
-from gitops_ds.cli.commands.service_requests import Where
+from gitops_ds.cli.requests import service_requests
+from gitops_ds.cli.requests.service_requests import Where
 from gitops_ds.controller.controller import Controller
 from gitops_ds.core import errors
 from gitops_ds.core.decision import Powers

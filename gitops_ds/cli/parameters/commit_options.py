@@ -12,7 +12,7 @@ from gitops_ds.core.objects import short
 from gitops_ds.forges.contract import ForgeKind
 
 if TYPE_CHECKING:
-    from gitops_ds.cli.commands.commits.git_commit import Proposal, Proposed
+    from gitops_ds.cli.commits.git_commit import Proposal, Proposed
     from gitops_ds.service.git.forge_discovery import NamedForge
 
 branch = options.option(
@@ -93,7 +93,7 @@ class CommitArgs(OutputArgs):
         """The commit to write; with a forge a pull request. Raises UsageError for contradictory
         options.
         """
-        from gitops_ds.cli.commands.commits.git_commit import Proposal
+        from gitops_ds.cli.commits.git_commit import Proposal
 
         if (self.push or forge) and self.only_print:
             raise click.UsageError("--print excludes --push and --pull-request")
