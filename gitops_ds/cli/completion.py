@@ -55,9 +55,9 @@ def plugin_completions(words: Sequence[str]) -> str:
         items = completion.get_completions(list(before), incomplete)
     except Exception:  # a message would corrupt the prompt
         items = []
-    plain = [one for one in items if one.type == "plain"]
-    lines = [f"{one.value}\t{one.help}" if one.help else str(one.value) for one in plain]
-    directive = max((_DIRECTIVES.get(one.type, NO_FILES) for one in items), default=NO_FILES)
+    plain = [item for item in items if item.type == "plain"]
+    lines = [f"{item.value}\t{item.help}" if item.help else str(item.value) for item in plain]
+    directive = max((_DIRECTIVES.get(item.type, NO_FILES) for item in items), default=NO_FILES)
     return "".join(f"{line}\n" for line in (*lines, f":{directive}"))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import candidates, options
+from gitops_ds.cli.parameters import candidates, formats, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.core.sources.repository_limits import AllowedRenderers
@@ -28,10 +28,10 @@ class ExplainArgs(options.ConnectionArgs, options.CommonArgs):
     allowed: AllowedRenderers | None
     cluster: str
     node: str | None
-    output: str
+    output: formats.Output
 
 
-@click.command()
+@options.command(ExplainArgs)
 @click.argument("agent", shell_complete=candidates.agents)
 @click.argument("path", required=False, default="")
 @options.directory
@@ -47,9 +47,7 @@ class ExplainArgs(options.ConnectionArgs, options.CommonArgs):
 @options.cluster_name
 @options.option("--node", help="A node: the variant that runs on it.")
 @options.connection
-@options.output("text", "json")
-@options.common
-@options.typed(ExplainArgs)
+@formats.output("text", "json")
 async def explain(args: ExplainArgs) -> int:
     """Print a parameter or manifest path of AGENT, and every file and line that sets it, the
     effective one first.
@@ -77,7 +75,7 @@ async def explain(args: ExplainArgs) -> int:
             }
             for s in explanation.set_by
         ]
-        options.show_json(options.document("Explanation", value=explanation.value, setBy=places))
+        formats.show_json(formats.document("Explanation", value=explanation.value, setBy=places))
         return 0
     import orjson
 

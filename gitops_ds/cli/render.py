@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli.parameters import candidates, options
+from gitops_ds.cli.parameters import candidates, formats, options
 from gitops_ds.core.values import replace
 
 
@@ -18,10 +18,10 @@ class RenderArgs(options.RepositoryArgs, options.CommonArgs):
     cluster: str
     namespace: str
     show_secrets: bool
-    output: str
+    output: formats.Output
 
 
-@click.command()
+@options.command(RenderArgs)
 @options.repository
 @options.option(
     "--agent", "agents", multiple=True, shell_complete=candidates.agents, help="Only these agents."
@@ -31,9 +31,7 @@ class RenderArgs(options.RepositoryArgs, options.CommonArgs):
 @options.option(
     "--show-secrets", is_flag=True, help="Also print Secrets, and secret values in JSON."
 )
-@options.output("yaml", "json")
-@options.common
-@options.typed(RenderArgs)
+@formats.output("yaml", "json")
 async def render(args: RenderArgs) -> int:
     """Print the rendered manifests, for example for `kubectl apply -f -`."""
     from gitops_ds.core.redaction import report
@@ -62,7 +60,7 @@ async def render(args: RenderArgs) -> int:
 
         bodies = [manifest.body for manifest in bundle.manifests.values()]
         items = bodies if args.show_secrets else [objects.body(body) for body in bodies]
-        options.show_json({"apiVersion": "v1", "kind": "List", "items": items})
+        formats.show_json({"apiVersion": "v1", "kind": "List", "items": items})
     else:
         click.echo(writer.as_yaml(bundle, secrets=args.show_secrets), nl=False)
     refused = [finding for finding in bundle.findings if finding.refused]

@@ -8,11 +8,10 @@ from gitops_ds.cli import requests, suspend
 from gitops_ds.cli.parameters import candidates, options
 
 
-@click.command()
+@options.command(suspend.WritesArgs)
 @click.argument("agent", required=False, shell_complete=candidates.daemonsets)
 @options.in_namespace
 @requests.service
-@options.typed(suspend.WritesArgs)
 async def resume(args: suspend.WritesArgs) -> int:
     """Resume writes for the repository, or for one agent."""
     return await suspend.change(args, suspended=False)

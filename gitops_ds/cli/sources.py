@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import options
+from gitops_ds.cli.parameters import formats, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.core.cluster import ClusterReader
@@ -26,29 +26,25 @@ WIDE = ["HELD", "SUSPENDED", "SERVICE", "MESSAGE"]
 class SourcesArgs(options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds sources`."""
 
-    output: str
+    output: formats.Output
 
 
-@click.command()
+@options.command(SourcesArgs)
 @options.connection
-@options.output("text", "wide", "json", "yaml", "name")
-@options.common
-@options.typed(SourcesArgs)
+@formats.output("text", "wide", "json", "yaml", "name")
 async def sources(args: SourcesArgs) -> int:
     """List the followed repositories: newest commit, applied commit, condition, last fetch."""
     now = time.time()
     async with args.open_cluster() as cluster:
         statuses = await look(cluster, args.state_namespace, now)
-    if args.output in ("json", "yaml"):
+    if not args.output.is_table:
         items = [as_json(status) for status in statuses]
-        document = options.document("SourceStatusList", items=items)
-        options.show_json(document) if args.output == "json" else options.show_yaml(document)
-    elif args.output == "name":
-        click.echo("".join(f"source/{status.id}\n" for status in statuses), nl=False)
+        document = formats.document("SourceStatusList", items=items)
+        formats.write(args.output, document, [f"source/{status.id}" for status in statuses])
     elif not statuses:
         click.echo(f"No sources found in namespace {args.state_namespace}.")
     else:
-        click.echo(table_of(statuses, now, wide=args.output == "wide"), nl=False)
+        click.echo(table_of(statuses, now, wide=args.output.is_wide), nl=False)
     return 0
 
 

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
 from gitops_ds.cli import requests
-from gitops_ds.cli.parameters import candidates, options
-
-if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.cli.requests.service_requests import StateObject, Where
-    from gitops_ds.core.cluster import Cluster
-    from gitops_ds.core.objects import Body
+from gitops_ds.cli.parameters import candidates, formats, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +25,11 @@ class SuspendArgs(WritesArgs):
     reason: str
 
 
-@click.command()
+@options.command(SuspendArgs)
 @click.argument("agent", required=False, shell_complete=candidates.daemonsets)
 @options.in_namespace
 @requests.reason
 @requests.service
-@options.typed(SuspendArgs)
 async def suspend(args: SuspendArgs) -> int:
     """Suspend all writes for the repository, or for one agent, until it is resumed; pending changes
     are still reported.
@@ -48,17 +41,12 @@ async def change(args: WritesArgs, *, suspended: bool, reason: str = "") -> int:
     """Suspends the writes of the repository or of an agent, or resumes them."""
     if args.agent:
         return await _suspend_agent(args, args.agent, suspended=suspended, reason=reason)
+    from gitops_ds.cli.requests import service_requests
 
-    async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
-        from gitops_ds.cli.requests import service_requests
-
-        done = await service_requests.suspend(
-            cluster, where, target.id, suspended=suspended, reason=reason
-        )
-        words = done.words(suspended=suspended)
-        return done.body, f"{words}: nothing is written" if suspended else words
-
-    await requests.ask(args, work)
+    async with requests.selected(args) as (cluster, target):
+        done = await service_requests.suspend(cluster, target, suspended=suspended, reason=reason)
+    words = done.words(suspended=suspended)
+    requests.show(args, target, done.body, f"{words}: nothing is written" if suspended else words)
     return 0
 
 
@@ -74,7 +62,7 @@ async def _suspend_agent(args: WritesArgs, agent: str, *, suspended: bool, reaso
         key = key_of(done.body)
         named = {"namespace": key.namespace, "name": key.name}
         stated = {"suspendReason": reason} if reason else {}
-        options.show_json(options.document("Steering", **named, suspended=suspended, **stated))
+        formats.show_json(formats.document("Steering", **named, suspended=suspended, **stated))
     else:
         words = done.words(suspended=suspended)
         click.echo(f"{words}: nothing is written to it" if suspended else words)

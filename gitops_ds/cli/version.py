@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import click
 
 from gitops_ds import __version__
-from gitops_ds.cli.parameters import options
+from gitops_ds.cli.parameters import formats, options
 
 
 @dataclass(frozen=True, kw_only=True)
 class VersionArgs:
     """The arguments and options of `gitops-ds version`."""
 
-    output: str
+    output: formats.Output
 
 
 @click.command()
-@options.output("text", "json")
+@formats.output("text", "json")
 @options.typed(VersionArgs)
 def version(args: VersionArgs) -> int:
     """Print the versions of gitops-ds, Python and the included Kubernetes schemas."""
@@ -32,7 +32,7 @@ def version(args: VersionArgs) -> int:
         "kubernetes": kubernetes_versions.RANGE,
     }
     if args.output == "json":
-        options.show_json(options.document("Version", **versions))
+        formats.show_json(formats.document("Version", **versions))
     else:
         for name, text in versions.items():
             click.echo(f"{name} {text}")

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from gitops_ds.cli.commits import git_commit
+from gitops_ds.cli.commits.git_commit import WriteTarget
 from gitops_ds.cli.history import revision_history
-from gitops_ds.cli.restart import restart_commit
+from gitops_ds.cli.restart import RestartArgs, restart_commit
 from gitops_ds.cli.trace import traced_pods
 from gitops_ds.core import errors, names
 from gitops_ds.core.deployer_state import DeployerState
@@ -20,6 +21,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.rollouts.state import proofs
 from gitops_ds.status.agents import Agent
+from tests.cli import commands
 from tests.rollouts.rollout_world import SECOND
 from tests.status.staged_world import watched
 
@@ -74,9 +76,9 @@ def repository(directory: Path, files: dict[str, str]) -> open_repository.Reposi
 def restart(
     named: open_repository.RepositoryRef, name: str = "ds/agent", **options: Any
 ) -> git_commit.Proposed:
-    return asyncio.run(
-        restart_commit.restart(named, restart_commit.RestartOptions(name, **options))
-    )[0]
+    args = commands.parsed(RestartArgs, "restart", name, **options)
+    target = WriteTarget(named, args.proposal())
+    return asyncio.run(restart_commit.restart(target, args.name, args, args.reason))[0]
 
 
 def test_a_restart_is_one_added_annotation_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from gitops_ds.cli.plan import planning
-from gitops_ds.cli.wait import rollout_by_health, rollout_by_status
-from gitops_ds.cli.wait.rollout_by_health import WaitOptions
-from gitops_ds.cli.wait.rollout_by_status import RolloutListener
+from gitops_ds.cli.wait import by_health, by_status
+from gitops_ds.cli.wait.by_health import WaitOptions
+from gitops_ds.cli.wait.by_status import RolloutListener
 from gitops_ds.core import errors
 from gitops_ds.core.change import Change
 from gitops_ds.core.decision import Powers
@@ -100,14 +100,14 @@ async def test_an_apply_that_waits_ends_when_the_rollout_is_halted(scene: Scene,
     await asyncio.sleep(1)
     began = asyncio.get_running_loop().time()
     with pytest.raises(errors.FailedRollout, match="halted in stage canary: ErrImagePull"):
-        await rollout_by_status.wait_for_rollouts(
+        await by_status.wait_for_rollouts(
             scene.cluster, [KEY], 3600, RolloutListener(messages.append)
         )
     assert asyncio.get_running_loop().time() - began < 300
     assert "is in progress" in messages[0]
     for run in range(2):  # also a wait that begins afterwards
         with pytest.raises(errors.FailedRollout, match="canary"):
-            await rollout_by_status.wait_for_rollouts(
+            await by_status.wait_for_rollouts(
                 scene.cluster, [KEY], 60 + run, RolloutListener(messages.append)
             )
 
@@ -120,7 +120,7 @@ async def test_an_apply_that_waits_ends_with_the_rollout(scene: Scene, /) -> Non
     listener = RolloutListener(
         messages.append, lambda _, now: shown.append(now), scene.cluster.server.now
     )
-    await rollout_by_status.wait_for_rollouts(scene.cluster, [KEY], 3600, listener)
+    await by_status.wait_for_rollouts(scene.cluster, [KEY], 3600, listener)
     await ends(scene, "2")
     assert any("canary 2/2, rest 0/8" in one for one in messages)
     assert sum("is in progress" in one for one in messages) == 1
@@ -138,9 +138,7 @@ async def test_a_wait_for_a_daemonset_ends_when_its_rollout_is_halted(scene: Sce
     options = WaitOptions("ds/agent", "default", seconds=3600, clock=scene.cluster.server.now)
     began = asyncio.get_running_loop().time()
     with pytest.raises(errors.FailedRollout, match="halted in stage canary: ErrImagePull"):
-        await rollout_by_health.wait_for_rollout(
-            scene.cluster, "gitops-ds", options, lambda _: None
-        )
+        await by_health.wait_for_rollout(scene.cluster, "gitops-ds", options, lambda _: None)
     assert asyncio.get_running_loop().time() - began < 300
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from gitops_ds.cli import sources
+from gitops_ds.cli.apply import reconciliation
 from gitops_ds.cli.get import tables
-from gitops_ds.cli.plan import planning
 from gitops_ds.core import errors, names
 from gitops_ds.core.events.deployer import SourceChanged
 from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, CommitId
@@ -280,12 +280,12 @@ async def test_an_apply_of_another_commit_beside_a_running_service_is_refused(
     def snapshot(commit: str) -> SourceTree:
         return SourceTree(CommitInfo(CommitId(commit), (), datetime.now(UTC), "Ann", "one"), {})
 
-    await planning.refuse_beside_a_service(place, snapshot(scene.history.id(0)))
+    await reconciliation.refuse_beside_a_service(place, snapshot(scene.history.id(0)))
     with pytest.raises(errors.Refused, match="--force-local"):
-        await planning.refuse_beside_a_service(place, snapshot("f" * 40))
+        await reconciliation.refuse_beside_a_service(place, snapshot("f" * 40))
     scene.loop.stop()
     await asyncio.sleep(10)
-    await planning.refuse_beside_a_service(place, snapshot("f" * 40))
+    await reconciliation.refuse_beside_a_service(place, snapshot("f" * 40))
 
 
 def test_every_condition_has_an_effect_and_every_guard_a_row() -> None:

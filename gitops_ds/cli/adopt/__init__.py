@@ -19,7 +19,7 @@ class AdoptArgs(options.AccessArgs, options.CommonArgs):
     namespaces: tuple[str, ...]
 
 
-@click.command()
+@options.command(AdoptArgs)
 @click.argument(
     "directory", metavar="[DIR]", required=False, default=".", type=click.Path(path_type=Path)
 )
@@ -32,8 +32,6 @@ class AdoptArgs(options.AccessArgs, options.CommonArgs):
     help="Only this namespace; may be repeated.",
 )
 @options.access
-@options.common
-@options.typed(AdoptArgs)
 async def adopt(args: AdoptArgs) -> int:
     """Write the manifests of a cluster's DaemonSets and of the objects they use; overwrites no file
     and changes nothing in the cluster.

@@ -318,7 +318,7 @@ def _companions(body: Body, near: Mapping[Key, Body]) -> Iterator[Body]:
                 }
             case _:
                 pass
-    return (near[one] for one in sorted(keys) if one in near)
+    return (near[key] for key in sorted(keys) if key in near)
 
 
 def _binds(binding: Body, namespace: str, account: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli import plan
-from gitops_ds.cli.parameters import options
+from gitops_ds.cli.parameters import formats, options
 from gitops_ds.core.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
@@ -33,10 +33,10 @@ class ApplyArgs(options.RepositoryArgs, options.ConnectionArgs, options.CommonAr
     wait: bool
     timeout: float
     approve: str
-    output: str
+    output: formats.Output
 
 
-@click.command()
+@options.command(ApplyArgs)
 @options.committed_repository
 @options.cluster_name
 @options.namespace
@@ -71,9 +71,7 @@ class ApplyArgs(options.RepositoryArgs, options.ConnectionArgs, options.CommonAr
     callback=lambda _, __, value: options.plan_hash(value),
     help="The hash of a plan that is approved to delete more than the guards allow.",
 )
-@options.output("text", "json")
-@options.common
-@options.typed(ApplyArgs)
+@formats.output("text", "json")
 async def apply(args: ApplyArgs) -> int:
     """Fetch, check, plan and apply a commit. Exits 1 if an object of the commit was not applied."""
     from gitops_ds.cli.plan import planning
@@ -93,7 +91,9 @@ async def apply(args: ApplyArgs) -> int:
     if args.dry_run:
         _show(await planning.plan(request), args, None)
         return 0
-    result = await planning.apply(request, _printer(args))
+    from gitops_ds.cli.apply import reconciliation
+
+    result = await reconciliation.apply(request, _printer(args))
     _show(result.prepared.plan, args, result.ended.writes)
     if result.ended.failed:
         return 1
@@ -104,19 +104,19 @@ async def apply(args: ApplyArgs) -> int:
 
 async def _wait(args: ApplyArgs, result: Reconciliation) -> None:
     """Waits for the rollouts of an apply, with their progress."""
+    from gitops_ds.cli.apply import reconciliation
     from gitops_ds.cli.output import rollout_display
-    from gitops_ds.cli.plan import planning
-    from gitops_ds.cli.wait import rollout_by_status
+    from gitops_ds.cli.wait import by_status
     from gitops_ds.kube.client import connect
 
     made = result.prepared
-    keys = planning.applied(made.plan)
-    estimates = partial(planning.estimates, made.plan, made.bundle, made.inputs.live)
+    keys = reconciliation.applied(made.plan)
+    estimates = partial(reconciliation.estimates, made.plan, made.bundle, made.inputs.live)
     connection = args.connection().naming(args.cluster)
     async with connect.reading(connection, made.bundle.cluster) as cluster:
         with rollout_display.shown(quiet=args.quiet, estimates=estimates) as display:
-            listener = rollout_by_status.RolloutListener(display.report, display.progress)
-            await rollout_by_status.wait_for_rollouts(cluster, keys, args.timeout, listener)
+            listener = by_status.RolloutListener(display.report, display.progress)
+            await by_status.wait_for_rollouts(cluster, keys, args.timeout, listener)
 
 
 def _apply_options(args: ApplyArgs) -> ApplyOptions:
@@ -156,7 +156,7 @@ def _show(made: Plan, args: ApplyArgs, writes: int | None) -> None:
     from gitops_ds.deploy.plan import printers
 
     if args.output == "json":
-        options.show_json(printers.as_json(made))
+        formats.show_json(printers.as_json(made))
     elif writes is None:
         click.echo(plan.coloured(printers.as_text(made)), nl=False)
     else:

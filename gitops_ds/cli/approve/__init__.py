@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
 from gitops_ds.cli import requests
-from gitops_ds.cli.parameters import candidates, commit_options, options
-
-if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.cli.approve.rollout_approvals import StageRequest
-    from gitops_ds.cli.requests.service_requests import StateObject, Where
-    from gitops_ds.core.cluster import Cluster
-    from gitops_ds.core.objects import Body
+from gitops_ds.cli.parameters import candidates, commit_options, formats, options
 
 # as fleet.agents.KIND_WORDS
 _AGENTS = ("ds/", "daemonset/", "daemonsets/", "ds.apps/", "daemonset.apps/", "daemonsets.apps/")
@@ -35,8 +28,13 @@ class ApproveArgs(commit_options.OutputArgs, requests.ServiceArgs):
     commit: bool
     branch: str | None
 
+    @property
+    def request(self) -> tuple[str, str, str, str]:
+        """The stage that is approved, and the hash of its target."""
+        return self.what, self.stage, self.namespace, self.hash
 
-@click.command()
+
+@options.command(ApproveArgs)
 @click.argument(
     "what", metavar="HASH|ds/NAME", callback=_what, shell_complete=candidates.daemonsets
 )
@@ -53,7 +51,6 @@ class ApproveArgs(commit_options.OutputArgs, requests.ServiceArgs):
 @options.option("--push", is_flag=True, help="Push the commit to the branch.")
 @commit_options.branch
 @requests.service
-@options.typed(ApproveArgs)
 async def approve(args: ApproveArgs) -> int:
     """Approve the plan with this hash, and no other; or STAGE of the rollout of ds/NAME, of the
     present target and no other.
@@ -75,7 +72,7 @@ async def _approve_stage(args: ApproveArgs) -> int:
     from gitops_ds.core.objects import short
 
     async with args.open_for_writes() as cluster:
-        approval = await rollout_approvals.approve(cluster, _stage_request(args))
+        approval = await rollout_approvals.approve(cluster, *args.request)
     if args.output == "json":
         fields = {
             "namespace": approval.daemonset.namespace,
@@ -85,17 +82,11 @@ async def _approve_stage(args: ApproveArgs) -> int:
             "hash": approval.target.hash,
             "commit": approval.target.commit,
         }
-        options.show_json(options.document("StageApproval", **fields))
+        formats.show_json(formats.document("StageApproval", **fields))
     else:
         commit = short(approval.target.commit)
         click.echo(f"{approval.daemonset}: stage {approval.stage} of commit {commit} approved")
     return 0
-
-
-def _stage_request(args: ApproveArgs) -> StageRequest:
-    from gitops_ds.cli.approve.rollout_approvals import StageRequest
-
-    return StageRequest(args.what, args.stage, args.namespace, args.hash)
 
 
 async def _commit_approval(args: ApproveArgs) -> int:
@@ -105,7 +96,7 @@ async def _commit_approval(args: ApproveArgs) -> int:
     from gitops_ds.deploy.pipeline import open_repository
 
     async with args.open_cluster() as cluster:
-        stage = await rollout_approvals.waiting(cluster, _stage_request(args))
+        stage = await rollout_approvals.waiting(cluster, *args.request)
     proposal = Proposal(args.branch, args.push)
     target = await git_commit.on_server(open_repository.named(args.directory), proposal)
     done = await rollout_approvals.commit_approval(target.repository, target.proposal, stage)
@@ -115,16 +106,12 @@ async def _commit_approval(args: ApproveArgs) -> int:
 
 
 async def _approve(args: ApproveArgs) -> int:
+    from gitops_ds.cli.requests import service_requests
     from gitops_ds.core import names
 
-    async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
-        from gitops_ds.cli.requests import service_requests
-
+    async with requests.selected(args) as (cluster, target):
         service_requests.refuse_commit(target.state, args.what)
-        body = await service_requests.annotate(
-            cluster, where, target.id, lambda _: {names.APPROVE: args.what}
-        )
-        return body, f"{target.id}: plan {args.what} approved"
-
-    await requests.ask(args, work)
+        approval = {names.APPROVE: args.what}
+        body = await service_requests.annotate(cluster, target, lambda _: approval)
+    requests.show(args, target, body, f"{target.id}: plan {args.what} approved")
     return 0

@@ -32,23 +32,17 @@ class ApprovedStage(msgspec.Struct, frozen=True):
     target: RolloutTarget
 
 
-class StageRequest(msgspec.Struct, frozen=True):
-    """A stage of the rollout of `ds/NAME`; `hash` is that of its target, empty: the present one."""
-
-    name: str
-    stage: str
-    namespace: str = ""
-    hash: str = ""
-
-
-async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
-    """Approves a stage of the rollout in progress, by an annotation with the target's hash.
+async def approve(
+    cluster: Cluster, name: str, stage: str, namespace: str = "", hash: str = ""
+) -> ApprovedStage:
+    """Approves a stage of the rollout in progress, by an annotation with the target's hash; `hash`
+    is the only one that is approved, empty: that of the present target.
 
     Raises NoMatch without such a DaemonSet; Refused without a rollout, for another target than that
     of the request, and if the annotation does not count; UsageError for an unknown stage or one
     that needs no approval; Conflict if the rollout changes meanwhile; and ClusterError.
     """
-    daemonset, target, own_revisions = await _rollout(cluster, request)
+    daemonset, target, own_revisions = await _rollout(cluster, name, stage, namespace, hash)
     (revision,) = own_revisions
     if (approvers := rollout_annotations.approvers_of(revision)) is not None:
         raise errors.Refused(
@@ -58,7 +52,7 @@ async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
         )
     approved = {
         *rollout_annotations.approvals(own_revisions, target),
-        StageApproval(request.stage, target.hash),
+        StageApproval(stage, target.hash),
     }
     metadata = {
         "resourceVersion": revision.raw["metadata"].get("resourceVersion"),
@@ -66,22 +60,24 @@ async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
     }
     space = daemonset.key.namespace
     await cluster.patch(CONTROLLER_REVISION, space, target.revision, {"metadata": metadata})
-    return ApprovedStage(daemonset.key, request.stage, target)
+    return ApprovedStage(daemonset.key, stage, target)
 
 
-async def waiting(cluster: ClusterReader, request: StageRequest) -> ApprovedStage:
+async def waiting(
+    cluster: ClusterReader, name: str, stage: str, namespace: str = "", hash: str = ""
+) -> ApprovedStage:
     """The stage and its target, for an approval by a commit. Raises the errors of `approve`."""
-    daemonset, target, _ = await _rollout(cluster, request)
+    daemonset, target, _ = await _rollout(cluster, name, stage, namespace, hash)
     if not target.commit:
         raise errors.Refused(f"{daemonset.key}: the target {target.revision} has no commit")
-    return ApprovedStage(daemonset.key, request.stage, target)
+    return ApprovedStage(daemonset.key, stage, target)
 
 
 async def _rollout(
-    cluster: ClusterReader, request: StageRequest
+    cluster: ClusterReader, named: str, stage: str, namespace: str, hash: str
 ) -> tuple[DaemonSet, RolloutTarget, list[Revision]]:
-    daemonset = await _daemonset(cluster, request.name, request.namespace)
-    _check_stage(daemonset, request.stage)
+    daemonset = await _daemonset(cluster, named, namespace)
+    _check_stage(daemonset, stage)
     space = daemonset.key.namespace
     name = daemonset_statements.target_name(daemonset.annotations)
     body = await cluster.get(CONTROLLER_REVISION, space, name)
@@ -91,9 +87,9 @@ async def _rollout(
     target = target_revisions.target_of(daemonset, own_revisions)
     if target is None or not target.staged:
         raise errors.Refused(f"{daemonset.key} has the template of its target already")
-    if request.hash and request.hash != target.hash:
+    if hash and hash != target.hash:
         raise errors.Refused(
-            f"{daemonset.key}: the target has the hash {target.hash}, not {request.hash}: another "
+            f"{daemonset.key}: the target has the hash {target.hash}, not {hash}: another "
             "commit came meanwhile"
         )
     return daemonset, target, own_revisions
@@ -102,14 +98,14 @@ async def _rollout(
 async def _daemonset(cluster: ClusterReader, name: str, namespace: str) -> DaemonSet:
     short = agents.name_of(name)
     matches = [
-        one
-        for one in map(daemonsets.daemonset_of, (await cluster.list(DAEMONSET)).items)
-        if one.key.name == short and namespace in ("", one.key.namespace)
+        daemonset
+        for daemonset in map(daemonsets.daemonset_of, (await cluster.list(DAEMONSET)).items)
+        if daemonset.key.name == short and namespace in ("", daemonset.key.namespace)
     ]
     if not matches:
         raise errors.NoMatch(f'daemonsets.apps "{short}" not found: `gitops-ds get` lists them')
     if len(matches) > 1:
-        spaces = ", ".join(one.key.namespace for one in matches)
+        spaces = ", ".join(daemonset.key.namespace for daemonset in matches)
         raise errors.UsageError(f"{short} exists in the namespaces {spaces}: choose one with -n")
     return matches[0]
 
@@ -122,7 +118,7 @@ def _check_stage(daemonset: DaemonSet, stage: str) -> None:
     if policy_and_pools is None or not daemonset_statements.target_name(daemonset.annotations):
         raise errors.Refused(f"{daemonset.key} has no staged rollout in progress")
     policy, _ = policy_and_pools
-    waiting = [one.name for one in policy.stages if one.approval is not None]
+    waiting = [step.name for step in policy.stages if step.approval is not None]
     if stage not in waiting:
         stage_names = ", ".join(waiting) or "none"
         raise errors.UsageError(f"no stage {stage} needs an approval; those that do: {stage_names}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, TextIO
 
@@ -13,6 +12,7 @@ import click
 import msgspec
 
 from gitops_ds.cli.check import check_output
+from gitops_ds.cli.check.arguments import CheckArgs
 from gitops_ds.cli.parameters import candidates, options
 from gitops_ds.core import plain_text, progress
 
@@ -28,30 +28,7 @@ _OUTPUT = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckArgs(
-    check_output.ReportArgs,
-    options.RepositoryArgs,
-    options.AccessArgs,
-    options.CommonArgs,
-):
-    """The arguments and options of `gitops-ds check`."""
-
-    files: tuple[str, ...]
-    namespace: str
-    base_from: str | None
-    snapshot: tuple[str, ...]
-    live: bool
-    require_live: bool
-    baseline: str | None
-    no_cache: bool
-    whole: bool
-    fix: bool
-    fix_unsafe: bool
-    rule: str | None
-
-
-@click.command()
+@options.command(CheckArgs)
 @options.checked_repository
 @click.argument("files", nargs=-1, shell_complete=candidates.files)
 @options.option(
@@ -128,8 +105,6 @@ class CheckArgs(
 @options.option(
     "--explain", "rule", metavar="RULE", help="Print the page of a rule; checks nothing."
 )
-@options.common
-@options.typed(CheckArgs)
 def check(args: CheckArgs) -> int:
     """Check a repository: its own files, Kubernetes schemas, rules. Exits 1 for a finding at or
     above the severity of --fail-on.
@@ -272,29 +247,19 @@ class _CheckRequest(msgspec.Struct, frozen=True):
 async def _evaluate(request: _CheckRequest) -> tuple[Report, SourceTree, list[str]]:
     """The report, its files, and the files without an object."""
     from gitops_ds.cli.check import parallel, run, shown_findings
-    from gitops_ds.cli.check.model import CheckOptions
     from gitops_ds.core.sources.source_tree import CachedResults
 
     args, cache = request.args, request.cache
-    check_options = CheckOptions(
-        args.clusters,
-        args.namespace,
-        args.base,
-        args.base_from or "",
-        args.snapshot,
-        args.connection() if args.live or args.require_live else None,
-        require_live=args.require_live,
-        cached=cache.load() if cache else CachedResults(),
-    )
-    sides = await run.sides(request.repository, args.revision, check_options, request.work_tree)
+    cached = cache.load() if cache else CachedResults()
+    sides = await run.sides(args, request.repository, request.work_tree, cached)
 
     def evaluate(head: SourceTree) -> CheckResult:
-        result = run.of(sides.with_head(head), check_options)
+        result = run.of(sides.with_head(head))
         return shown_findings.only(
             shown_findings.without(result, request.today, request.baseline), request.names
         )
 
-    with parallel.shared(sides, check_options) as sides:
+    with parallel.shared(sides) as sides:
         checked = evaluate(sides.head)
         if sides.base is None:
             run.require_content(request.repository.display_path, sides.head, checked.prepared)
@@ -302,7 +267,7 @@ async def _evaluate(request: _CheckRequest) -> tuple[Report, SourceTree, list[st
             cache.save(sides.head.cached, checked)
     if request.fix:
         checked = _fix(request, checked, evaluate)
-    skipped = sorted({name for one in checked.prepared for name in one.bundle.skipped})
+    skipped = sorted({name for cluster in checked.prepared for name in cluster.bundle.skipped})
     fixable = (
         check_output.fixable(checked, tried=[request.fix, args.fix_unsafe])
         if request.work_tree

@@ -100,16 +100,18 @@ def fix(checked: CheckResult, check: CheckFunction, *, unsafe: bool = False) -> 
         # Safe fixes come first, because they may make a proposal obsolete.
         for safe in (True, False):
             apart, waiting = (
-                _apart(one for one in candidates if one.safe is safe)
+                _apart(candidate for candidate in candidates if candidate.safe is safe)
                 if not turn.taken
                 else ([], [])
             )
             _settle(turn, apart)
-            left |= {finding: _AT_ONE_PLACE for one in waiting for finding in one.findings}
+            left |= {
+                finding: _AT_ONE_PLACE for candidate in waiting for finding in candidate.findings
+            }
         left |= dict(turn.left)
         if not turn.taken:
             break
-        done += [finding for one in turn.taken for finding in one.findings]
+        done += [finding for candidate in turn.taken for finding in candidate.findings]
         checked = turn.after
     files = {
         path: data
@@ -167,7 +169,7 @@ def _replacements(files: Files, edits: Sequence[FileEdit]) -> tuple[Replacement,
 def _changed_lines(old: list[str], new: list[str]) -> Iterator[tuple[int, int, list[str]]]:
     """The changed lines: the first one (from 0) and the exclusive end."""
     same = next(
-        (i for i, (one, other) in enumerate(zip(old, new, strict=False)) if one != other),
+        (i for i, (before, after) in enumerate(zip(old, new, strict=False)) if before != after),
         min(len(old), len(new)),
     )
     most = min(len(old), len(new)) - same
@@ -190,7 +192,7 @@ def _candidates(
     findings = [
         finding for finding in checked.findings if finding.fix and (finding.fix.safe or unsafe)
     ]
-    for finding in sorted(findings, key=lambda one: not (one.fix and one.fix.safe)):
+    for finding in sorted(findings, key=lambda finding: not (finding.fix and finding.fix.safe)):
         edits = edits_of(finding, checked, sources)
         restarted = _restarted_by(finding, checked, may_restart)
         if not edits:
@@ -212,9 +214,9 @@ def edits_of(
     mends = finding.fix.mends if finding.fix else ()
     if finding.object is None:
         return sources.in_document(finding, mends)
-    for one in checked.prepared:
-        manifest = one.bundle.manifests.get(finding.object)
-        if manifest is not None and finding.cluster in ("", one.bundle.cluster.name):
+    for cluster in checked.prepared:
+        manifest = cluster.bundle.manifests.get(finding.object)
+        if manifest is not None and finding.cluster in ("", cluster.bundle.cluster.name):
             return source_edits.edits(manifest, mends, sources)
     return None
 
@@ -249,17 +251,17 @@ def _apart(candidates: Iterable[_FixCandidate]) -> tuple[list[_FixCandidate], li
     apart, waiting = [], []
     places: set[tuple[PurePosixPath, int, Path]] = set()
     above: set[tuple[PurePosixPath, int, Path]] = set()
-    for one in candidates:
-        own = [(file, edit.document, edit.path) for file, edit in one.edits]
+    for candidate in candidates:
+        own = [(file, edit.document, edit.path) for file, edit in candidate.edits]
         up = {
             (file, document, path[:length])
             for file, document, path in own
             for length in range(len(path))
         }
         if places & {*own, *up} or above.intersection(own):
-            waiting.append(one)
+            waiting.append(candidate)
         else:
-            apart.append(one)
+            apart.append(candidate)
             places.update(own)
             above |= up
     return apart, waiting
@@ -284,7 +286,7 @@ def _settle(turn: _FixRound, candidates: Sequence[_FixCandidate]) -> None:
 def _tried(turn: _FixRound, candidates: Sequence[_FixCandidate]) -> CheckResult | str:
     """The check with these edits, or why they are not accepted."""
     by_file: dict[PurePosixPath, list[Edit]] = {}
-    for file, edit in (one for candidate in candidates for one in candidate.edits):
+    for file, edit in (edit for candidate in candidates for edit in candidate.edits):
         by_file.setdefault(file, []).append(edit)
     files = dict(turn.before.snapshot.files)
     try:
@@ -293,7 +295,11 @@ def _tried(turn: _FixRound, candidates: Sequence[_FixCandidate]) -> CheckResult 
         return f"{error}: change it manually"
     after = turn.check(replace(turn.before.snapshot, files=files))
     return (
-        _harm(turn.before, after, [finding for one in candidates for finding in one.findings])
+        _harm(
+            turn.before,
+            after,
+            [finding for candidate in candidates for finding in candidate.findings],
+        )
         or after
     )
 
@@ -306,50 +312,53 @@ def _harm(before: CheckResult, after: CheckResult, mended: Sequence[Finding]) ->
             if finding.object and finding.fix and finding.cluster in ("", name):
                 mends.setdefault((name, finding.object), []).extend(finding.fix.mends)
     made = _bodies(after)
-    names = {one: _as_before(one, body, mends) for one, body in made.items()}
+    names = {object: _as_before(object, body, mends) for object, body in made.items()}
     was = {_who(finding) for finding in _refused(before)}
     for finding in _refused(after):
         if _who(finding, names) not in was:
             return f"then {finding.rule} would report it: {finding.message}"
-    old, new = _bodies(before), {names[one]: body for one, body in made.items()}
-    for one in dict.fromkeys((*old, *new)):
-        if one not in old or one not in new:
-            return f"{one[1]} would be added or removed"
-        cluster, key = one
-        own = mends.get(one, [])
-        meant: list[Body | None] = [] if one in mends else [old[one]]
+    old, new = _bodies(before), {names[object]: body for object, body in made.items()}
+    for object in dict.fromkeys((*old, *new)):
+        cluster, key = object
+        if object not in old or object not in new:
+            return f"{key} would be added or removed"
+        own = mends.get(object, [])
+        meant: list[Body | None] = [] if object in mends else [old[object]]
         # ignored: the fix of the object in another cluster may apply here too
         if cluster not in _names(before):
             own = [mend for (_, other), some in mends.items() if other == key for mend in some]
         if own:
-            meant.append(_mended(old[one], own))
-        if new[one] not in meant:
+            meant.append(_mended(old[object], own))
+        if new[object] not in meant:
             where = f" on {cluster}" if cluster else ""
             what = (
                 f"{key} does not get the intended value"
-                if one in mends
+                if object in mends
                 else f"it would change {key} too"
             )
-            if one in mends and new[one] == old[one] and before.snapshot.expanded:
+            if object in mends and new[object] == old[object] and before.snapshot.expanded:
                 what = f"helm or kustomize generates {key} from the value there"
             return f"{what}{where}: change it manually"
     return ""
 
 
-def _as_before(one: _Object, body: Body, mends: Mapping[_Object, Sequence[Mend]]) -> _Object:
+def _as_before(object: _Object, body: Body, mends: Mapping[_Object, Sequence[Mend]]) -> _Object:
     """The former key of the object: a fix may have changed its API group."""
-    cluster, key = one
+    cluster, key = object
     for (_, old), some in mends.items():
         if replace(old, group=key.group) == key and any(
             (_API, body.get("apiVersion")) == (mend.path, mend.value) for mend in some
         ):
             return cluster, old
-    return one
+    return object
 
 
 def _refused(checked: CheckResult) -> Iterator[Finding]:
     """The blocking findings, reported or suppressed."""
-    every = (*checked.findings, *(finding for one in checked.prepared for finding in one.findings))
+    every = (
+        *checked.findings,
+        *(finding for cluster in checked.prepared for finding in cluster.findings),
+    )
     return (finding for finding in every if finding.refused)
 
 
@@ -358,8 +367,8 @@ def _who(
 ) -> tuple[str, Key | str]:
     if finding.object is None:
         return finding.cluster, finding.place.file if finding.place else ""
-    one = (finding.cluster, finding.object)
-    return names.get(one, one)
+    object = (finding.cluster, finding.object)
+    return names.get(object, object)
 
 
 def _mended(body: Body, mends: Iterable[Mend]) -> Body | None:
@@ -377,12 +386,14 @@ def _mended(body: Body, mends: Iterable[Mend]) -> Body | None:
 
 
 def _names(checked: CheckResult) -> list[str]:
-    return [one.bundle.cluster.name for one in checked.prepared]
+    return [cluster.bundle.cluster.name for cluster in checked.prepared]
 
 
 def _bodies(checked: CheckResult) -> dict[_Object, Body]:
     """The objects of all clusters, also of unselected ones, because they have the same files."""
-    by_cluster = {one.bundle.cluster.name: one.bundle.manifests for one in checked.prepared}
+    by_cluster = {
+        cluster.bundle.cluster.name: cluster.bundle.manifests for cluster in checked.prepared
+    }
     for name in rendering.clusters(checked.snapshot):
         if name not in by_cluster:
             by_cluster[name] = rendering.render(checked.snapshot, cluster=name).manifests

@@ -13,7 +13,6 @@ from gitops_ds.checks.engine.contexts import ClusterContext, ClusterStep
 from gitops_ds.cli.check.model import (
     BaseDrift,
     CheckInput,
-    CheckOptions,
     CheckResult,
     ClusterChange,
     together,
@@ -42,7 +41,6 @@ from gitops_ds.source.render import bundle as rendering
 def against(
     sides: CheckInput,
     base: SourceTree,
-    options: CheckOptions,
     heads: Mapping[str, Prepared],
     more: Sequence[Finding],
 ) -> CheckResult:
@@ -56,11 +54,11 @@ def against(
             before = replace(after.bundle, manifests={})
         else:
             before = rendering.render(
-                base, cluster=name if there else "", namespace=options.namespace
+                base, cluster=name if there else "", namespace=sides.namespace
             )
         drift = differences.drift(before, live)
         drifted.append(BaseDrift(name, drift))
-        fields = {key: tuple(one.path for one in differing) for key, differing in drift.items()}
+        fields = {key: tuple(field.path for field in differing) for key, differing in drift.items()}
         rule_sides = RuleSides(ClusterContext(before.manifests, after.census), after.fleet, fields)
         steps.append(ClusterStep(after.bundle.cluster, rule_sides))
         compared.append(prepare.compared(rule_sides, after, sides.head))
@@ -74,10 +72,12 @@ def against(
         changed.append(ClusterChange((name,), changes, looks, after.census))
     more = [
         *more,
-        *check_rules.across(steps, {name: one.bundle for name, one in heads.items()}, sides.head),
+        *check_rules.across(
+            steps, {name: cluster.bundle for name, cluster in heads.items()}, sides.head
+        ),
     ]
     has_objects = any(live.objects for live in sides.live.values())
-    drifts = tuple(one for one in drifted if one.objects) if has_objects else None
+    drifts = tuple(drift for drift in drifted if drift.objects) if has_objects else None
     return CheckResult(
         sides.head,
         tuple(compared),
@@ -100,10 +100,13 @@ def lines(change: Change, group: ClusterChange) -> list[str]:
 def time_of(group: ClusterChange) -> str:
     """The duration of its slowest rollout; empty without a simulation."""
     played = [look.rollout for look in group.forecasts.values() if look.rollout]
-    if any(one.waiting for one in played):
+    if any(rollout.waiting for rollout in played):
         return "does not end"
     staged = [change.stages.seconds for change in group.changes if change.stages]
-    seconds = [*(one.seconds for one in played), *(one for one in staged if one is not None)]
+    seconds = [
+        *(rollout.seconds for rollout in played),
+        *(duration for duration in staged if duration is not None),
+    ]
     return f"about {duration.words(max(seconds))}" if seconds else ""
 
 
@@ -119,17 +122,17 @@ def as_json(checked: CheckResult) -> dict[str, Any]:
         document["changes"] = [
             {
                 "clusters": list(group.clusters),
-                "changes": [_as_json(one, group) for one in group.changes],
+                "changes": [_as_json(change, group) for change in group.changes],
             }
             for group in checked.changed
         ]
     if checked.drift is not None:
         document["drift"] = [
             {
-                "cluster": one.cluster,
-                "objects": [_drift_json(key, fields) for key, fields in one.objects.items()],
+                "cluster": drift.cluster,
+                "objects": [_drift_json(key, fields) for key, fields in drift.objects.items()],
             }
-            for one in checked.drift
+            for drift in checked.drift
         ]
     return document
 
@@ -153,12 +156,12 @@ def _drift_json(key: Key, fields: Sequence[FieldChange]) -> dict[str, Any]:
 def drift_lines(checked: CheckResult) -> list[tuple[str, list[str]]]:
     """The drift of clusters from the base: by cluster, one object per line, its fields below."""
     groups = []
-    for one in checked.drift or ():
+    for drift in checked.drift or ():
         lines = []
-        for key, fields in one.objects.items():
+        for key, fields in drift.objects.items():
             lines.append(f"  ≠ {key}")
             lines += [f"      {printers.field_line(objects.field(key, field))}" for field in fields]
-        groups.append((one.cluster, lines))
+        groups.append((drift.cluster, lines))
     return groups
 
 
@@ -169,18 +172,19 @@ def _writes(before: Bundle, after: Prepared, live: Live, sides: RuleSides) -> li
     with_nodes = replace(live, nodes=after.census.nodes) if after.census else live
     unplaced = sides.before.unknown | sides.after.unknown
     return [
-        replace(one, nodes=NodeImpact()) if one.key in unplaced else one
-        for one in differences.changes(before, after.bundle, with_nodes)
-        if one.operation is not Operation.KEEP
+        replace(change, nodes=NodeImpact()) if change.key in unplaced else change
+        for change in differences.changes(before, after.bundle, with_nodes)
+        if change.operation is not Operation.KEEP
     ]
 
 
 def _alike(changed: Iterable[ClusterChange]) -> tuple[ClusterChange, ...]:
     """Clusters grouped by equal changes; clusters without changes are omitted."""
     groups: dict[str, ClusterChange] = {}
-    for one in changed:
-        if one.changes:
-            text = "\n".join(line for change in one.changes for line in lines(change, one))
+    for change in changed:
+        if change.changes:
+            text = "\n".join(line for single in change.changes for line in lines(single, change))
             group = groups.get(text)
-            groups[text] = replace(group, clusters=group.clusters + one.clusters) if group else one
+            both = (*(group.clusters if group else ()), *change.clusters)
+            groups[text] = replace(group or change, clusters=both)
     return tuple(groups.values())

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.checks.report.formats import ReportFormat
+from gitops_ds.cli.check.arguments import ReportArgs
 from gitops_ds.cli.parameters import options
 from gitops_ds.core.objects import short
 from gitops_ds.core.plain_text import counted
@@ -44,14 +44,14 @@ def parsed(
     GitHub Actions, else `text`.
     """
     outputs = []
-    for one in values:
-        format, equals, file = one.partition("=")
+    for value in values:
+        format, equals, file = value.partition("=")
         if format not in FORMATS:
             raise click.BadParameter(
                 f"unknown format {format!r}: use {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
             )
         if equals and not file:
-            raise click.BadParameter(f"{one!r} names no file")
+            raise click.BadParameter(f"{value!r} names no file")
         outputs.append((format, file))
     return tuple(outputs) or (
         ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text", ""),
@@ -135,7 +135,7 @@ def report_fixes(fixed: Fixed, *, quiet: bool = False) -> None:
     lines += [f"not fixed {line(finding)} ({why})" for finding, why in fixed.left]
     count = f"{len(fixed.done)} fixed in {counted(len(fixed.files), 'file')}"
     lines.append(f"{count}, {len(fixed.left)} not fixed" if fixed.left else count)
-    options.say("\n".join(hidden.within(one.replace("\n", " ")) for one in lines), quiet=quiet)
+    options.say("\n".join(hidden.within(line.replace("\n", " ")) for line in lines), quiet=quiet)
 
 
 def _hidden(checked: CheckResult, findings: Sequence[Finding]) -> ReportSecrets:
@@ -144,7 +144,7 @@ def _hidden(checked: CheckResult, findings: Sequence[Finding]) -> ReportSecrets:
 
     keys = {finding.object for finding in findings}
     files = {finding.place.file for finding in findings if finding.place}
-    objects = (held for one in checked.prepared for held in one.bundle.manifests.values())
+    objects = (held for cluster in checked.prepared for held in cluster.bundle.manifests.values())
     return redaction_report.found_in(
         held.body for held in objects if held.origin.base.file in files or held.key in keys
     )
@@ -170,9 +170,9 @@ def report(
 
     several = len(checked.prepared) > 1
     objects = [
-        (one.bundle.cluster.name if several else "", held)
-        for one in checked.prepared
-        for held in one.bundle.manifests.values()
+        (cluster.bundle.cluster.name if several else "", held)
+        for cluster in checked.prepared
+        for held in cluster.bundle.manifests.values()
     ]
     result = findings.report(
         checked.findings,
@@ -225,16 +225,6 @@ def _changed(group: ClusterChange) -> ReportedChange:
         base_changes.time_of(group),
         base_changes.cost_of(group),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportArgs:
-    """The options of a check that are part of its report."""
-
-    clusters: tuple[str, ...]
-    base: str | None
-    fail_on: str
-    output: tuple[tuple[str, str], ...]
 
 
 def report_context(args: ReportArgs, snapshot: SourceTree, root: str) -> ReportContext:

@@ -1,4 +1,4 @@
-"""The nouns of a check: its options, its input, its result. `run` and `diff` both use them."""
+"""The nouns of a check: its input, its result. `run` and `base_changes` both use them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from gitops_ds.core.finding import Finding
 from gitops_ds.core.live import Live
-from gitops_ds.core.sources.source_tree import NO_RESULTS, CachedResults, SourceTree
+from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline.prepare import Prepared, without_repetitions
 
@@ -18,27 +18,6 @@ if TYPE_CHECKING:
     from gitops_ds.core.live import Census
     from gitops_ds.core.objects import Key
     from gitops_ds.deploy.pipeline.change_forecast import ChangeForecast
-    from gitops_ds.kube.client.connect import Connection
-
-
-class CheckOptions(msgspec.Struct, frozen=True):
-    """The options of a check: clusters (none: all), a namespace for objects without one, the base
-    of a change, the known nodes.
-
-    `base_from` is the address of the repository with the base; empty: the repository itself.
-    `snapshots` are cluster snapshots, each as FILE for every cluster or as CLUSTER=FILE. `live` is
-    the connection to clusters without a snapshot; None: they are not read. `require_live`: an
-    unreadable cluster is an error. `cached` are the results of earlier runs.
-    """
-
-    clusters: tuple[str, ...] = ()
-    namespace: str = ""
-    base: str | None = None
-    base_from: str = ""
-    snapshots: tuple[str, ...] = ()
-    live: Connection | None = None
-    require_live: bool = False
-    cached: CachedResults = NO_RESULTS
 
 
 class ClusterChange(msgspec.Struct, frozen=True):
@@ -76,8 +55,8 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class CheckInput(msgspec.Struct, frozen=True):
-    """The input of a check: a snapshot, that of the base (None: without a change), and the data of
-    each cluster.
+    """The input of a check: a snapshot, that of the base (None: without a change), the data of each
+    cluster, the clusters to check (none: all), and the namespace of objects without one.
 
     `live` has the empty name for the data of all clusters. `again` is a second read of the head,
     for a rule that compares two reads. `unread` names clusters that could not be read, with the
@@ -89,6 +68,8 @@ class CheckInput(msgspec.Struct, frozen=True):
     live: Mapping[str, Live]
     again: SourceTree | None = None
     unread: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    namespace: str = ""
 
     def known(self, cluster: str) -> Live:
         """The data of a cluster."""
@@ -102,7 +83,7 @@ class CheckInput(msgspec.Struct, frozen=True):
 def together(prepared: Sequence[Prepared], more: Sequence[Finding]) -> tuple[Finding, ...]:
     """The findings of all clusters, each once: findings of a file itself are equal for all."""
     several = len(prepared) > 1
-    findings = (*(finding for one in prepared for finding in one.findings), *more)
+    findings = (*(finding for cluster in prepared for finding in cluster.findings), *more)
     return tuple(
         dict.fromkeys(
             finding if finding.object and several else finding.on_cluster("")

@@ -22,10 +22,10 @@ from typing import NoReturn, TypeVar
 import orjson
 
 from gitops_ds.cli.check import result_cache
-from gitops_ds.cli.check.model import CheckInput, CheckOptions
+from gitops_ds.cli.check.model import CheckInput
 from gitops_ds.cli.check.run import of
 from gitops_ds.core.objects import Digest
-from gitops_ds.core.sources.source_tree import CachedResults, SourceTree
+from gitops_ds.core.sources.source_tree import CachedResults
 from gitops_ds.core.values import replace
 from gitops_ds.source.render import bundle as rendering
 
@@ -37,7 +37,7 @@ V = TypeVar("V")
 
 
 @contextlib.contextmanager
-def shared(sides: CheckInput, options: CheckOptions) -> Iterator[CheckInput]:
+def shared(sides: CheckInput) -> Iterator[CheckInput]:
     """The same sides, with another process that checks the later files meanwhile, if that saves
     time.
     """
@@ -47,7 +47,7 @@ def shared(sides: CheckInput, options: CheckOptions) -> Iterator[CheckInput]:
         return
     later = dict(islice(sorted(head.files.items()), len(head.files) // 2, None))
     settings = {path: data for path, data in head.files.items() if path == _SETTINGS}
-    other = SecondProcess(replace(head, files=settings | later), options)
+    other = SecondProcess(sides.with_head(replace(head, files=settings | later)))
     try:
         yield sides.with_head(replace(head, cached=CachedResults(clean=_Soon(other.clean))))
     finally:
@@ -80,19 +80,19 @@ class SecondProcess:
     pipe signals their completion.
     """
 
-    def __init__(self, snapshot: SourceTree, options: CheckOptions) -> None:
+    def __init__(self, sides: CheckInput) -> None:
         self._open, inherited = os.pipe()
         self._found = os.memfd_create("found")
         self._ended = False
         self.pid = os.fork()
         if not self.pid:
-            self._work(inherited, snapshot, options)
+            self._work(inherited, sides)
         os.close(inherited)
 
-    def _work(self, done: int, snapshot: SourceTree, options: CheckOptions) -> NoReturn:
+    def _work(self, done: int, sides: CheckInput) -> NoReturn:
         try:
             gc.disable()
-            clean = result_cache.clean_in(of(CheckInput(snapshot, None, {}), options))
+            clean = result_cache.clean_in(of(sides))
             with os.fdopen(self._found, "wb", closefd=False) as pipe:
                 pipe.write(orjson.dumps({name: sorted(digests) for name, digests in clean.items()}))
             os.write(done, b".")

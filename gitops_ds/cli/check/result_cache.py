@@ -102,7 +102,7 @@ class ResultCache(msgspec.Struct, frozen=True):
         from gitops_ds.source.render import parsed_objects
 
         objects = rendering.objects(checked.snapshot)
-        fresh = [path for path, one in objects.items() if parsed_objects.is_news(one)]
+        fresh = [path for path, object in objects.items() if parsed_objects.is_news(object)]
         clean = clean_in(checked)
         is_news = fresh or any(
             digests - results.clean.get(name, frozenset()) for name, digests in clean.items()
@@ -143,9 +143,9 @@ def clean_in(checked: CheckResult) -> dict[str, frozenset[Digest]]:
     from gitops_ds.checks.engine import check
 
     clean: dict[str, frozenset[Digest]] = {}
-    for one in checked.prepared:
-        name = check.circumstances(one.bundle)
-        clean[name] = clean.get(name, frozenset()) | one.clean
+    for cluster in checked.prepared:
+        name = check.circumstances(cluster.bundle)
+        clean[name] = clean.get(name, frozenset()) | cluster.clean
     return clean
 
 
@@ -161,7 +161,7 @@ def version(judges: tuple[str, ...] = _JUDGES) -> str:
     parts: list[str | bytes] = [sys.version, *_yaml()]
     for name in judges:
         for where, _, names in sorted(os.walk((Path(__file__).parents[3] / name).resolve())):
-            for file in sorted(one for one in names if one.endswith((".py", ".json", ".gz"))):
+            for file in sorted(name for name in names if name.endswith((".py", ".json", ".gz"))):
                 parts += [file, Path(where, file).read_bytes()]
     return disk_cache.key(*parts)
 

@@ -58,9 +58,13 @@ def only(checked: CheckResult, names: frozenset[str]) -> CheckResult:
         return checked
     return replace(
         checked,
-        findings=tuple(one for one in checked.findings if one.place and one.place.file in names),
+        findings=tuple(
+            finding for finding in checked.findings if finding.place and finding.place.file in names
+        ),
         suppressed=tuple(
-            one for one in checked.suppressed if one[0].place and one[0].place.file in names
+            suppressed
+            for suppressed in checked.suppressed
+            if suppressed[0].place and suppressed[0].place.file in names
         ),
     )
 
@@ -74,7 +78,7 @@ def without(
     `baseline` has fingerprints. Suppressions are only reported as unused if every cluster was
     checked.
     """
-    bundles = [one.bundle for one in checked.prepared]
+    bundles = [cluster.bundle for cluster in checked.prepared]
     all_clusters = {bundle.cluster.name for bundle in bundles} >= set(
         rendering.clusters(checked.snapshot)
     )

@@ -29,7 +29,8 @@ class Sources:
         if pointer.file not in self._values:
             data = self._files.get(PurePosixPath(pointer.file), b"")
             self._values[pointer.file] = {
-                one.index: one.value for one in parser.read(pointer.file, data).documents
+                document.index: document.value
+                for document in parser.read(pointer.file, data).documents
             }
         return value_at(self._values[pointer.file].get(pointer.document, MISSING), pointer.path)
 

@@ -3,34 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 import click
 
+from gitops_ds.cli.comment.arguments import CommentArgs
 from gitops_ds.cli.parameters import candidates, options
 from gitops_ds.forges.contract import ForgeKind
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommentArgs(options.CommonArgs):
-    """The arguments and options of `gitops-ds comment`."""
-
-    report: str
-    forge: str | None
-    url: str
-    project: str
-    number: int | None
-    sha: str
-    key: str
-    status: str
-    only: str | None
-    fail_on: str
-    timeout: float
-    allow_http: bool
-    dry_run: bool
-
-
-@click.command()
+@options.command(CommentArgs)
 @options.option(
     "--report",
     required=True,
@@ -81,8 +62,6 @@ class CommentArgs(options.CommonArgs):
 @options.option(
     "--dry-run", is_flag=True, help="Print the requests without sending them; needs no token."
 )
-@options.common
-@options.typed(CommentArgs)
 async def comment(args: CommentArgs) -> int:
     """Post or update one comment with a check's report, and set the commit status.
 
@@ -91,22 +70,8 @@ async def comment(args: CommentArgs) -> int:
     """
     from gitops_ds.cli.comment import pull_request_comment
     from gitops_ds.core import errors
-    from gitops_ds.core.finding import Severity
 
-    options = pull_request_comment.CommentOptions(
-        args.report,
-        ForgeKind(args.forge) if args.forge else None,
-        args.url,
-        args.project,
-        args.number or 0,
-        args.sha,
-        args.key,
-        args.status,
-        args.only or "",
-        Severity(args.fail_on),
-        args.allow_http,
-    )
-    task = pull_request_comment.task(options, os.environ)
+    task = pull_request_comment.task(args, os.environ)
     if args.dry_run:
         click.echo("\n".join(pull_request_comment.plan(task)))
         return 0

@@ -13,6 +13,7 @@ from gitops_ds import __version__
 from gitops_ds.checks.report import comment_page, findings, markdown, printable
 from gitops_ds.checks.report.comment_page import CommentPage
 from gitops_ds.cli.comment import ci_event
+from gitops_ds.cli.comment.arguments import CommentArgs
 from gitops_ds.core import errors
 from gitops_ds.core.finding import Severity
 from gitops_ds.core.objects import short
@@ -24,24 +25,6 @@ from gitops_ds.forges.contract import CommitStatus, ForgeKind, StatusState
 from gitops_ds.forges.sticky_comment import Sticky
 
 _PROJECT: Final = re.compile(r"[\w.-]+(/[\w.-]+)*")
-
-
-class CommentOptions(msgspec.Struct, frozen=True):
-    """The request. Empty fields are taken from the environment of the CI; `only` is `comment`,
-    `status` or empty for both.
-    """
-
-    report: str
-    kind: ForgeKind | None = None
-    url: str = ""
-    project: str = ""
-    number: int = 0
-    sha: str = ""
-    key: str = ""
-    status: str = ""
-    only: str = ""
-    fail_on: Severity = Severity.ERROR
-    allow_http: bool = False
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -77,28 +60,28 @@ class CommentResult(msgspec.Struct, frozen=True):
     refused: tuple[errors.ForgeError, ...]
 
 
-def task(options: CommentOptions, environ: Mapping[str, str]) -> Task:
+def task(args: CommentArgs, environ: Mapping[str, str]) -> Task:
     """The task by options, environment and report. Raises UsageError for missing or contradictory
     values.
     """
-    page = _page(options.report)
-    around = _around(options, ci_environment.read(environ, ci_event.event(environ)))
+    page = _page(args.report)
+    around = _around(args, ci_environment.read(environ, ci_event.event(environ)))
     if around.kind is None or not around.project:
         raise errors.UsageError(
             "no CI environment: set --forge, --url, --project, --number and --sha"
         )
     if not _PROJECT.fullmatch(around.project) or {".", ".."} & {*around.project.split("/")}:
         raise errors.UsageError(f"--project {printable.line(around.project)}: write OWNER/NAME")
-    sha = _sha(options, around, page)
+    sha = _sha(args, around, page)
     if not sha and not around.number:
         raise errors.UsageError("the commit is unknown: set --number, or --sha with the full id")
     status = None
-    if options.only != "comment":
-        state = StatusState.FAILURE if page.loud(options.fail_on) else StatusState.SUCCESS
+    if args.only != "comment":
+        state = StatusState.FAILURE if page.loud(Severity(args.fail_on)) else StatusState.SUCCESS
         counts = findings.severity_counts(page.count) if any(page.count.values()) else "no findings"
         pipeline = str(around.run[0]) if around.kind is ForgeKind.GITLAB and around.run else ""
         status = CommitStatus(
-            options.status or f"gitops-ds/{options.key or page.key}",
+            args.status or f"gitops-ds/{args.key or page.key}",
             state,
             counts,
             around.link,
@@ -106,15 +89,15 @@ def task(options: CommentOptions, environ: Mapping[str, str]) -> Task:
         )
     return Task(
         around.kind,
-        forge_access.address(around.kind, around.url, allow_http=options.allow_http),
+        forge_access.address(around.kind, around.url, allow_http=args.allow_http),
         around.project,
         page,
-        markdown.marker(options.key or page.key),
+        markdown.marker(args.key or page.key),
         sha,
         around.number,
         "" if around.number else around.branch,
         around.run,
-        options.only != "status",
+        args.only != "status",
         status,
     )
 
@@ -204,30 +187,31 @@ def _status_words(status: CommitStatus) -> str:
     return f"status {status.name}: {status.state.value} ({status.description})"
 
 
-def _around(options: CommentOptions, environment: CiEnvironment) -> CiEnvironment:
+def _around(args: CommentArgs, environment: CiEnvironment) -> CiEnvironment:
     """The values of the CI for unset options, without those for another forge or repository."""
-    if options.kind and options.kind is not environment.kind:
-        environment = CiEnvironment(options.kind, link=environment.link)
-    if options.project and options.project != environment.project:
+    kind = ForgeKind(args.forge) if args.forge else None
+    if kind and kind is not environment.kind:
+        environment = CiEnvironment(kind, link=environment.link)
+    if args.project and args.project != environment.project:
         environment = replace(environment, number=0, sha="", branch="")
     return replace(
         environment,
-        url=options.url or environment.url,
-        project=options.project or environment.project,
-        number=options.number or environment.number,
+        url=args.url or environment.url,
+        project=args.project or environment.project,
+        number=args.number or environment.number,
     )
 
 
-def _sha(options: CommentOptions, around: CiEnvironment, page: CommentPage) -> str:
-    if options.sha:
-        if not forge_access.is_commit_id(options.sha):
+def _sha(args: CommentArgs, around: CiEnvironment, page: CommentPage) -> str:
+    if args.sha:
+        if not forge_access.is_commit_id(args.sha):
             raise errors.UsageError(
-                f"--sha {printable.line(options.sha)}: use the full id of the commit"
+                f"--sha {printable.line(args.sha)}: use the full id of the commit"
             )
-        return options.sha
+        return args.sha
     if around.sha and not around.sha.startswith(page.head):
         raise errors.UsageError(
-            f"{options.report} is the report of {page.head}, but this job is about "
+            f"{args.report} is the report of {page.head}, but this job is about "
             f"{short(around.sha)}: "
             "use the report of that commit, or set --sha"
         )

@@ -28,7 +28,7 @@ class DemoArgs(options.CommonArgs):
     page: bool
 
 
-@click.command()
+@options.command(DemoArgs)
 @options.option(
     "--nodes",
     type=click.IntRange(2, 50),
@@ -44,8 +44,6 @@ class DemoArgs(options.CommonArgs):
     help="Simulated seconds per second.",
 )
 @options.option("--page", is_flag=True, help="Also serve the page, until Ctrl-C.")
-@options.common
-@options.typed(DemoArgs)
 def demo(args: DemoArgs) -> int:
     """Play a commit, its rollout, a typo, a bad image, the revert commit and the recovery; prints a
     live table on a terminal, else lines.

@@ -206,7 +206,7 @@ async def _join_and_leave(stage: DemoStage) -> None:
 
 async def _released(stage: DemoStage) -> None:
     """The node joined with the startup taint, which the service removes."""
-    event = await _event(stage, StartupTaintsRemoved, lambda one: one.node == "node-new")
+    event = await _event(stage, StartupTaintsRemoved, lambda event: event.node == "node-new")
     stage.say(f"  it gets work now: {event.kube_text()}")
 
 
@@ -350,7 +350,9 @@ async def _event(stage: DemoStage, of: type[E], until: Callable[[E], bool]) -> E
     """The first event of that kind for which `until` is true."""
 
     def found() -> E | None:
-        return next((one for one in stage.events if isinstance(one, of) and until(one)), None)
+        return next(
+            (event for event in stage.events if isinstance(event, of) and until(event)), None
+        )
 
     await _fleet(stage, lambda _: found() is not None, of.__name__)
     event = found()

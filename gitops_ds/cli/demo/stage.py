@@ -172,7 +172,8 @@ async def prepared(repository: Repository, commit: CommitId) -> Prepared:
 def _causes(repository: Repository) -> CauseFinder:
     async def render(commits: Sequence[CommitId]) -> Mapping[CommitId, RenderedCommit]:
         return {
-            one: git_template.rendered((await prepared(repository, one)).bundle) for one in commits
+            commit: git_template.rendered((await prepared(repository, commit)).bundle)
+            for commit in commits
         }
 
     return CauseFinder(CommitSource(repository.line, render))
@@ -244,7 +245,7 @@ async def served_page(stage: DemoStage) -> AsyncIterator[str]:
     runner = await server.serve("127.0.0.1:0", page_view.page(shown, PageSettings(access="open")))
     link = f"http://127.0.0.1:{runner.addresses[0][1]}/"
     stage.say(f"the page: {link}")
-    tasks = [asyncio.create_task(one) for one in (remember(), tracker.run())]
+    tasks = [asyncio.create_task(work) for work in (remember(), tracker.run())]
     try:
         async with shown.followed():
             yield link

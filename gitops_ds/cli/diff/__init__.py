@@ -18,15 +18,13 @@ class DiffArgs(plan.ChangesArgs):
     show_secrets: bool
 
 
-@click.command()
+@options.command(DiffArgs)
 @options.repository
 @options.cluster_name
 @options.namespace
 @options.connection
 @plan.changes
 @options.option("--show-secrets", is_flag=True, help="Show secret values; by default ***.")
-@options.common
-@options.typed(DiffArgs)
 async def diff(args: DiffArgs) -> int:
     """Show the changes of an apply as kubectl diff does: the live objects against the results of
     server-side dry runs, compared by `diff -u -N` or KUBECTL_EXTERNAL_DIFF.
@@ -48,7 +46,7 @@ async def diff(args: DiffArgs) -> int:
     for refusal in result.refusals:
         options.say(f"not applied: {texts.words(refusal.message)}")
     await plan.report_uncommitted(request.repository, request.snapshot, quiet=args.quiet)
-    shown = result.diffs if args.show_secrets else [live_diff.masked(one) for one in result.diffs]
+    shown = result.diffs if args.show_secrets else [live_diff.masked(diff) for diff in result.diffs]
     done = await live_diff.run_program(shown, interactive=sys.stdout.isatty())
     click.echo(done.text, nl=False)
-    return done.code or int(any(one.reason.effect.fails_commit for one in result.refusals))
+    return done.code or int(any(refusal.reason.effect.fails_commit for refusal in result.refusals))

@@ -111,12 +111,12 @@ def _predicted(change: Change, old: Body | None, context: PlanContext) -> Body |
     return object_changes.predicted(old, object_changes.probe(change.manifest, old, context))
 
 
-def masked(one: ObjectDiff) -> ObjectDiff:
+def masked(diff: ObjectDiff) -> ObjectDiff:
     """The diff without secret values: a changed one is `*** (before)` and `*** (after)`."""
-    if one.key.kind == "Secret" and one.key.group == "":
-        return ObjectDiff(one.key, *_masked_data(one))
-    hidden = [objects.body(body) if body is not None else None for body in (one.live, one.merged)]
-    return ObjectDiff(one.key, *_marked((one.live, one.merged), (hidden[0], hidden[1])))
+    if diff.key.kind == "Secret" and diff.key.group == "":
+        return ObjectDiff(diff.key, *_masked_data(diff))
+    hidden = [objects.body(body) if body is not None else None for body in (diff.live, diff.merged)]
+    return ObjectDiff(diff.key, *_marked((diff.live, diff.merged), (hidden[0], hidden[1])))
 
 
 def _marked(whole: tuple[Any, Any], hidden: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -141,9 +141,9 @@ def _are_alike(values: tuple[Any, Any]) -> bool:
     return any(all(isinstance(value, kind) for value in values) for kind in (dict, list))
 
 
-def _masked_data(one: ObjectDiff) -> tuple[Body | None, Body | None]:
+def _masked_data(diff: ObjectDiff) -> tuple[Body | None, Body | None]:
     """The data of a Secret, masked as in kubectl."""
-    bodies = [dict(body) if body is not None else None for body in (one.live, one.merged)]
+    bodies = [dict(body) if body is not None else None for body in (diff.live, diff.merged)]
     data = [dict((body or {}).get("data") or {}) for body in bodies]
     for name in data[0].keys() | data[1].keys():
         differs = name in data[0] and name in data[1] and data[0][name] != data[1][name]
@@ -173,9 +173,9 @@ async def run_program(diffs: Iterable[ObjectDiff], *, interactive: bool) -> Diff
         tempfile.TemporaryDirectory(prefix="LIVE-") as live,
         tempfile.TemporaryDirectory(prefix="MERGED-") as merged,
     ):
-        for one in diffs:
-            _write(Path(live, one.file), one.live)
-            _write(Path(merged, one.file), one.merged)
+        for diff in diffs:
+            _write(Path(live, diff.file), diff.live)
+            _write(Path(merged, diff.file), diff.merged)
         command = _command(live, merged)
         out = None if interactive else asyncio.subprocess.PIPE
         try:

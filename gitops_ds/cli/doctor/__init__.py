@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import click
 
-from gitops_ds.cli.parameters import candidates, options
+from gitops_ds.cli.doctor.arguments import DoctorArgs
+from gitops_ds.cli.parameters import candidates, formats, options
 
 
-@dataclass(frozen=True, kw_only=True)
-class DoctorArgs(options.ConnectionArgs, options.CommonArgs):
-    """The arguments and options of `gitops-ds doctor`."""
-
-    repository: str | None
-    directory: str | None
-    path: str
-    settings: str | None
-    cluster: str
-    output: str
-
-
-@click.command()
+@options.command(DoctorArgs)
 @click.argument("repository", required=False, shell_complete=candidates.directories)
 @options.directory
 @options.inside
@@ -32,24 +19,18 @@ class DoctorArgs(options.ConnectionArgs, options.CommonArgs):
 )
 @options.cluster_name
 @options.connection
-@options.output("text", "json")
-@options.common
-@options.typed(DoctorArgs)
+@formats.output("text", "json")
 async def doctor(args: DoctorArgs) -> int:
     """Check settings, Git, the cluster and the permissions in it; writes nothing. Exits 1 if a
     check fails.
     """
     from gitops_ds.checks.report import printable
-    from gitops_ds.cli.doctor import checks, result
+    from gitops_ds.cli.doctor import checks
     from gitops_ds.cli.doctor.result import CheckVerdict
 
-    repository = args.repository or args.directory
-    doctor_options = result.DoctorOptions(
-        repository, args.path, args.settings, args.cluster, args.connection()
-    )
     lines = []
     colours = {CheckVerdict.OK: "green", CheckVerdict.WARNING: "yellow", CheckVerdict.BAD: "red"}
-    async for line in checks.examine(doctor_options):
+    async for line in checks.examine(args):
         lines.append(line)
         if args.output == "text" and not (args.quiet and line.verdict is CheckVerdict.OK):
             verdict = click.style(f"{line.verdict:<7}", colours[line.verdict])
@@ -60,5 +41,5 @@ async def doctor(args: DoctorArgs) -> int:
                 )
             )
     if args.output == "json":
-        options.show_json(checks.as_json(lines))
+        formats.show_json(checks.as_json(lines))
     return 1 if any(line.verdict is CheckVerdict.BAD for line in lines) else 0

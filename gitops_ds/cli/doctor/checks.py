@@ -18,7 +18,8 @@ from gitops_ds import __version__
 from gitops_ds.checks.schema import manifests
 from gitops_ds.cli.doctor import repositories, result
 from gitops_ds.cli.doctor import service as doctor_service
-from gitops_ds.cli.doctor.result import CheckVerdict, DoctorOptions, Line
+from gitops_ds.cli.doctor.arguments import DoctorArgs
+from gitops_ds.cli.doctor.result import CheckVerdict, Line
 from gitops_ds.core import errors
 from gitops_ds.core.cluster import ClusterReader
 from gitops_ds.core.objects import (
@@ -50,12 +51,12 @@ _ROLES: Final = (
 )
 
 
-async def examine(options: DoctorOptions) -> AsyncIterator[Line]:
+async def examine(args: DoctorArgs) -> AsyncIterator[Line]:
     """The lines in the order in which problems should be fixed; never raises for a problem."""
     yield _versions()
     yield _yaml()
     yield _schemas()
-    line, merged, service = _settings(options)
+    line, merged, service = _settings(args)
     yield line
     yield _git(await asyncio.to_thread(hardening.git_version))
     bundles: list[Bundle] = []
@@ -104,16 +105,16 @@ def _schemas() -> Line:
     )
 
 
-def _settings(options: DoctorOptions) -> tuple[Line, DoctorOptions, Service | None]:
+def _settings(args: DoctorArgs) -> tuple[Line, DoctorArgs, Service | None]:
     """The line; the options, with those of the file as defaults; and the settings of the file."""
-    if options.settings is None:
+    if args.settings is None:
         return (
             result.ok("settings", "no file named: options and GITOPS_DS_… variables count"),
-            options,
+            args,
             None,
         )
     try:
-        service = settings.read(options.settings)
+        service = settings.read(args.settings)
     except errors.SettingsError as error:
         return (
             result.bad(
@@ -121,15 +122,18 @@ def _settings(options: DoctorOptions) -> tuple[Line, DoctorOptions, Service | No
                 str(error),
                 "fix the file; docs/reference/settings.md lists the settings",
             ),
-            options,
+            args,
             None,
         )
-    theirs, ours = service.cluster, options.connection
-    connection = connect.Connection(
-        ours.kubeconfig or theirs.kubeconfig, ours.context or theirs.context, theirs.namespace
+    theirs = service.cluster
+    merged = replace(
+        args,
+        cluster=args.cluster or theirs.name,
+        kubeconfig=args.kubeconfig or theirs.kubeconfig,
+        context=args.context or theirs.context,
+        state_namespace=theirs.namespace,
     )
-    merged = replace(options, cluster=options.cluster or theirs.name, connection=connection)
-    return result.ok("settings", f"{options.settings} is right"), merged, service
+    return result.ok("settings", f"{args.settings} is right"), merged, service
 
 
 def _git(version: tuple[int, ...] | None) -> Line:
@@ -163,16 +167,16 @@ def _kustomize() -> Line:
 
 
 async def _live(
-    options: DoctorOptions, service: Service | None, bundles: Sequence[Bundle]
+    args: DoctorArgs, service: Service | None, bundles: Sequence[Bundle]
 ) -> AsyncIterator[Line]:
     try:
         async with connect.reading(
-            options.connection.naming(options.cluster), bundles[0].cluster if bundles else None
+            args.connection().naming(args.cluster), bundles[0].cluster if bundles else None
         ) as cluster:
             yield _version(await cluster.version())
             keys = [key for bundle in bundles for key in bundle.manifests]
             prunes = service is None or service.prunes
-            state = options.connection.state_namespace
+            state = args.connection().state_namespace
             async for line in rights(cluster, keys, state, prunes=prunes):
                 yield line
             if service is not None and service.startup_taints is not None:
@@ -329,7 +333,7 @@ async def startup_taints(cluster: ClusterReader) -> Line:
 async def _granted_line(cluster: ClusterReader, rights: Sequence[Right], denied: Line) -> Line:
     """The line of some rights; `denied` is that of missing ones, without its message."""
     answers = await asyncio.gather(
-        *(cluster.may(one.verb, one.resource, one.namespace) for one in rights)
+        *(cluster.may(right.verb, right.resource, right.namespace) for right in rights)
     )
     missing = [right for right, allowed in zip(rights, answers, strict=True) if not allowed]
     if missing:

@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from gitops_ds.cli.doctor import result
-from gitops_ds.cli.doctor.result import CheckVerdict, DoctorOptions, Line
+from gitops_ds.cli.doctor.arguments import DoctorArgs
+from gitops_ds.cli.doctor.result import CheckVerdict, Line
 from gitops_ds.core import errors
 from gitops_ds.core.objects import short
 from gitops_ds.core.plain_text import counted
@@ -58,25 +59,25 @@ _BEFORE = re.compile(r'valid-before="(\d{8})(\d{4})?(\d{2})?(Z?)"')
 
 
 async def examine(
-    options: DoctorOptions, service: Service | None, bundles: list[Bundle]
+    args: DoctorArgs, service: Service | None, bundles: list[Bundle]
 ) -> AsyncIterator[Line]:
     """Their lines; adds the bundle of each to `bundles`."""
     if service is not None and service.repositories:
-        async for line in _followed(options, service, bundles):
+        async for line in _followed(args, service, bundles):
             yield line
-    if service is None or not service.repositories or options.repository is not None:
+    if service is None or not service.repositories or args.chosen is not None:
         try:
-            named = open_repository.named(options.repository, options.path)
+            named = open_repository.named(args.chosen, args.path)
         except errors.UsageError as error:
             yield result.bad("repository", str(error), _UNREAD)
             return
         look = open_repository.snapshot(named, None, committed=named.where is not None)
-        async for line in _read(named.display, look, options.cluster, bundles):
+        async for line in _read(named.display, look, args.cluster, bundles):
             yield line
 
 
 async def _followed(
-    options: DoctorOptions, service: Service, bundles: list[Bundle]
+    args: DoctorArgs, service: Service, bundles: list[Bundle]
 ) -> AsyncIterator[Line]:
     async with contextlib.AsyncExitStack() as stack:
         secrets = None
@@ -86,7 +87,7 @@ async def _followed(
                 for repository in service.repositories
                 for entry in repository.credentials
             ):
-                cluster = await stack.enter_async_context(connect.reading(options.connection))
+                cluster = await stack.enter_async_context(connect.reading(args.connection()))
                 secrets = git_auth.ClusterSecrets(cluster, service.cluster.namespace, time.time)
         except errors.ClusterError as error:
             yield result.bad(
@@ -95,14 +96,14 @@ async def _followed(
         for settings in service.repositories:
             try:
                 where = address.parse(settings.url, allow_local=settings.allow_local)
-                one = _Followed(settings, git_auth.Keyring(settings, where, secrets), service)
+                followed = _Followed(settings, git_auth.Keyring(settings, where, secrets), service)
             except errors.GitopsError as error:
                 yield result.bad("repository", str(error), _ADVICE)
                 continue
-            async for line in one.trusted():
+            async for line in followed.trusted():
                 yield line
-            if options.repository is None:
-                async for line in _read(where.display, one.snapshot(), options.cluster, bundles):
+            if args.chosen is None:
+                async for line in _read(where.display, followed.snapshot(), args.cluster, bundles):
                     yield line
 
 
@@ -279,8 +280,8 @@ async def gate_lines(settings: MetricsSettings, bundles: Iterable[Bundle]) -> As
     """One line for the Prometheus server and one for each webhook that is not permitted; none
     without measured gates.
     """
-    used = tuple(one for bundle in bundles for one in _used(bundle))
-    queries = [one for one in used if one.kind is ProbeKind.PROMETHEUS]
+    used = tuple(probe for bundle in bundles for probe in _used(bundle))
+    queries = [probe for probe in used if probe.kind is ProbeKind.PROMETHEUS]
     if queries:
         first = queries[0]
         problem = await gate_meter.problem(settings)
@@ -290,11 +291,11 @@ async def gate_lines(settings: MetricsSettings, bundles: Iterable[Bundle]) -> As
             if problem
             else result.ok("gates", "the Prometheus server answers queries")
         )
-    for one in used:
-        if one.kind is not ProbeKind.WEBHOOK or one.gate.webhook is None:
+    for probe in used:
+        if probe.kind is not ProbeKind.WEBHOOK or probe.gate.webhook is None:
             continue
-        if refused := gate_meter.refused(settings.webhooks, one.gate.webhook.url):
-            text = f"gate {one.name} of {one.agent} cannot be measured: {refused}"
+        if refused := gate_meter.refused(settings.webhooks, probe.gate.webhook.url):
+            text = f"gate {probe.name} of {probe.agent} cannot be measured: {refused}"
             yield result.bad("gates", text, _GATES)
 
 
@@ -315,7 +316,7 @@ def approver_lines(
     """One line for each agent with a stage that no approver of the settings can approve; no lines
     without approvers in any repository.
     """
-    names = {name for one in repositories for name in one.approvers}
+    names = {name for repository in repositories for name in repository.approvers}
     if not names:
         return
     for bundle in bundles:

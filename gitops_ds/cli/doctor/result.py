@@ -1,4 +1,4 @@
-"""The options of `doctor`, and the result of one check."""
+"""The result of one check of `doctor`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from enum import StrEnum
 import msgspec
 
 from gitops_ds.core import errors
-from gitops_ds.kube.client import connect
 
 
 class CheckVerdict(StrEnum):
@@ -41,18 +40,6 @@ def warning(name: str, message: str, advice: str) -> Line:
 def bad(name: str, message: str, advice: str = "") -> Line:
     """The line of a check that failed."""
     return Line(name, CheckVerdict.BAD, message, advice)
-
-
-class DoctorOptions(msgspec.Struct, frozen=True):
-    """The options: the repository (None: that of the current directory), a settings file, the
-    cluster and its name in `clusters/`.
-    """
-
-    repository: str | None = None
-    path: str = ""
-    settings: str | None = None
-    cluster: str = ""
-    connection: connect.Connection = msgspec.field(default_factory=connect.Connection)
 
 
 async def probe(name: str, well: str, looking: Awaitable[str], advice: str) -> Line:

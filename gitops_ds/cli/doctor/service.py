@@ -40,10 +40,10 @@ def _webhooks(service: Service) -> Iterator[Line]:
         if service.listen.webhook.secret_file
         else {}
     )
-    for number, one in enumerate(service.repositories):
-        if one.webhook.secret_file:
+    for number, repository in enumerate(service.repositories):
+        if repository.webhook.secret_file:
             place = "repository" if len(service.repositories) == 1 else f"repositories[{number}]"
-            named[f"{place}.webhook.secretFile"] = one.webhook.secret_file
+            named[f"{place}.webhook.secretFile"] = repository.webhook.secret_file
     if named and not service.listen.address:
         yield result.warning(
             "webhook",
@@ -85,29 +85,30 @@ def _page(service: Service) -> Iterator[Line]:
 
 def _receivers(service: Service) -> Iterator[Line]:
     """No test message is sent, because people would receive it."""
-    for one in service.notify:
+    for receiver in service.notify:
         try:
-            url, _ = sender.target(one)
+            url, _ = sender.target(receiver)
         except sender.DeliveryFailed as error:
-            yield result.bad("notify", f"{one.name}: {error}", _NEWS)
+            yield result.bad("notify", f"{receiver.name}: {error}", _NEWS)
             continue
         if url.startswith("http:"):
             yield result.warning(
                 "notify",
-                f"{one.name}: notifications are sent over http, which others can read and modify",
+                f"{receiver.name}: notifications are sent over http, which others can read and "
+                "modify",
                 "use https",
             )
         else:
-            yield result.ok("notify", f"{one.name}: its files can be read")
+            yield result.ok("notify", f"{receiver.name}: its files can be read")
 
 
 def _forges(service: Service) -> Iterator[Line]:
-    for one in service.repositories:
-        if one.forge is None:
+    for repository in service.repositories:
+        if repository.forge is None:
             continue
         try:
-            where = address.parse(one.url, allow_local=one.allow_local)
-            forge = forge_discovery.access_of(where, one.forge)
+            where = address.parse(repository.url, allow_local=repository.allow_local)
+            forge = forge_discovery.access_of(where, repository.forge)
         except errors.UsageError as error:
             yield result.bad("forge", str(error), _NEWS)
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import candidates, commit_options, options
+from gitops_ds.cli.parameters import candidates, commit_options, formats, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.core.change import Drifted
@@ -23,7 +23,7 @@ class DriftArgs(commit_options.CommitArgs, options.CommitTargetArgs, options.Con
     exit_code: bool
 
 
-@click.command()
+@options.command(DriftArgs)
 @click.argument("name", required=False, shell_complete=candidates.daemonsets)
 @options.option("--push", is_flag=True, help="Push the commit that keeps the drift.")
 @options.option("--print", "only_print", is_flag=True, help="Print that commit.")
@@ -31,9 +31,7 @@ class DriftArgs(commit_options.CommitArgs, options.CommitTargetArgs, options.Con
 @options.option("--exit-code", is_flag=True, help="Exit 1 if there is drift.")
 @options.written_to
 @options.connection
-@options.output("text", "json")
-@options.common
-@options.typed(DriftArgs)
+@formats.output("text", "json")
 async def drift(args: DriftArgs) -> int:
     """Show fields that were changed in the cluster and their field managers; with --print or --push
     write the commit that keeps the changes.
@@ -58,8 +56,7 @@ async def drift(args: DriftArgs) -> int:
     if args.name and (args.push or args.only_print):
         key, drifted = _only(args.name, drifts)
         written = await git_commit.on_server(repository, args.proposal())
-        request = drift_commit.DriftCommitOptions(target, args.reason, written.proposal)
-        done = await drift_commit.take(written.repository, key, drifted, request)
+        done = await drift_commit.take(written, key, drifted, args, args.reason)
         commit_options.show(args, "Drift", done, written.repository.display)
         return 0
     _show_drift(drifts, args)
@@ -88,15 +85,15 @@ def _show_drift(drifted: Mapping[Key, Drifted], args: DriftArgs) -> None:
         items = [
             {
                 "object": {"kind": key.kind, "namespace": key.namespace, "name": key.name},
-                **drift.as_json(one),
+                **drift.as_json(changes),
             }
-            for key, one in drifted.items()
+            for key, changes in drifted.items()
         ]
-        options.show_json(options.document("Drift", items=items))
+        formats.show_json(formats.document("Drift", items=items))
         return
-    for key, one in drifted.items():
-        click.echo(f"{key} was {drift.words(one)}")
-        for change in (objects.field(key, field) for field in one.fields):
+    for key, changes in drifted.items():
+        click.echo(f"{key} was {drift.words(changes)}")
+        for change in (objects.field(key, field) for field in changes.fields):
             path = plain_text.line(show_path(change.path))
             click.echo(f"  {path}: {change.new!r} in Git, {change.old!r} in the cluster")
     if not drifted:

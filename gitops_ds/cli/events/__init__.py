@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import candidates, list_options, options
+from gitops_ds.cli.parameters import candidates, formats, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.cli.events.event_list import Happening
     from gitops_ds.kube.apimachinery import jsonpath
 
-# the fields of Events in field selectors of Kubernetes, as far as `commands.events` has them
+# the fields of Events in field selectors of Kubernetes, as far as `event_list` has them
 FIELDS = (
     "type",
     "reason",
@@ -41,10 +41,10 @@ class EventsArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonA
     watch: bool
     sort_by: jsonpath.Path | None
     no_headers: bool
-    output: list_options.Output
+    output: formats.Output
 
 
-@click.command()
+@options.command(EventsArgs)
 @click.argument("name", required=False, default="", shell_complete=candidates.daemonsets)
 @options.option("--warnings", is_flag=True, help="Only warnings.")
 @options.option(
@@ -59,9 +59,7 @@ class EventsArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonA
 @list_options.sort_by
 @list_options.no_headers
 @options.connection
-@list_options.output("text", "wide", "json", "yaml", "name")
-@options.common
-@options.typed(EventsArgs)
+@formats.output("text", "wide", "json", "yaml", "name", jsonpath=True)
 async def events(args: EventsArgs) -> int:
     """List the Kubernetes Events of the service and the DaemonSet controller; with ds/NAME, of this
     DaemonSet only.
@@ -96,8 +94,8 @@ async def _watch(args: EventsArgs) -> int:
             _show(args, chosen, headers=headers)
             headers = False
         elif not args.output.is_table:
-            for one in chosen:
-                list_options.write(args.output, event_list.as_json(one), [_name(one)])
+            for happening in chosen:
+                formats.write(args.output, event_list.as_json(happening), [_name(happening)])
 
     async with args.open_cluster() as cluster:
         await event_list.follow(cluster, args.state_namespace, show, options.say)
@@ -108,24 +106,24 @@ def _selected(args: EventsArgs, happenings: Sequence[Happening]) -> list[Happeni
     from gitops_ds.cli.events import event_list
     from gitops_ds.status import agents
 
-    def meets(one: Happening) -> bool:
+    def meets(happening: Happening) -> bool:
         return all(
-            (event_list.field_of(one, term.field) == term.value) is term.equal
+            (event_list.field_of(happening, term.field) == term.value) is term.equal
             for term in args.field_selector
         )
 
     return [
-        one
-        for one in happenings
-        if (not args.name or one.key.name == agents.name_of(args.name))
-        and args.chosen_namespace in ("", one.key.namespace)
-        and (one.warning or not args.warnings)
-        and meets(one)
+        happening
+        for happening in happenings
+        if (not args.name or happening.key.name == agents.name_of(args.name))
+        and args.chosen_namespace in ("", happening.key.namespace)
+        and (happening.warning or not args.warnings)
+        and meets(happening)
     ]
 
 
-def _name(one: Happening) -> str:
-    return f"event/{one.name}"
+def _name(happening: Happening) -> str:
+    return f"event/{happening.name}"
 
 
 def _show(args: EventsArgs, happenings: Sequence[Happening], *, headers: bool) -> None:
@@ -133,22 +131,22 @@ def _show(args: EventsArgs, happenings: Sequence[Happening], *, headers: bool) -
     from gitops_ds.kube.apimachinery import timestamps
 
     if not args.output.is_table:
-        items = [event_list.as_json(one) for one in happenings]
-        document = options.document("EventList", items=items)
-        list_options.write(args.output, document, [_name(one) for one in happenings])
+        items = [event_list.as_json(happening) for happening in happenings]
+        document = formats.document("EventList", items=items)
+        formats.write(args.output, document, [_name(happening) for happening in happenings])
         return
     now, wide = time.time(), args.output.is_wide
     rows = [
         [
-            timestamps.elapsed(now - one.last),
-            one.type,
-            one.reason,
-            str(one.key),
-            str(one.count),
-            " ".join(one.message.split()),
-            *((one.speaker, one.name) if wide else ()),
+            timestamps.elapsed(now - happening.last),
+            happening.type,
+            happening.reason,
+            str(happening.key),
+            str(happening.count),
+            " ".join(happening.message.split()),
+            *((happening.speaker, happening.name) if wide else ()),
         ]
-        for one in happenings
+        for happening in happenings
     ]
     head = [*HEAD, "SOURCE", "NAME"] if wide else HEAD
     click.echo(table.columns(head, rows, headers=headers), nl=False)

@@ -49,13 +49,13 @@ async def read(cluster: ClusterReader, state_namespace: str) -> list[Happening]:
     Raises ClusterError.
     """
     happenings = [_happening(body) for body in (await cluster.list(EVENT)).items]
-    ours = (one for one in happenings if _is_shown(one, state_namespace))
-    return sorted(ours, key=lambda one: (one.last, one.key, one.reason))
+    ours = (happening for happening in happenings if _is_shown(happening, state_namespace))
+    return sorted(ours, key=lambda happening: (happening.last, happening.key, happening.reason))
 
 
-def _is_shown(one: Happening, state_namespace: str) -> bool:
-    ours = one.key.namespace == state_namespace and one.speaker in _SPEAKERS
-    return one.key.is_daemonset or ours
+def _is_shown(happening: Happening, state_namespace: str) -> bool:
+    ours = happening.key.namespace == state_namespace and happening.speaker in _SPEAKERS
+    return happening.key.is_daemonset or ours
 
 
 async def follow(
@@ -87,10 +87,16 @@ async def follow(
                 return
             case _:
                 return
-        happenings = [one for one in map(_happening, bodies) if _is_shown(one, state_namespace)]
-        new = [one for one in happenings if counts.get((one.key, one.name)) != one.count]
-        counts.update({(one.key, one.name): one.count for one in new})
-        show(sorted(new, key=lambda one: (one.last, one.key, one.reason)))
+        happenings = [
+            shown for shown in map(_happening, bodies) if _is_shown(shown, state_namespace)
+        ]
+        new = [
+            happening
+            for happening in happenings
+            if counts.get((happening.key, happening.name)) != happening.count
+        ]
+        counts.update({(happening.key, happening.name): happening.count for happening in new})
+        show(sorted(new, key=lambda happening: (happening.last, happening.key, happening.reason)))
 
     watch = asyncio.create_task(
         informer.run(cluster, EVENT, Selection(), receive, random=random.random)
@@ -102,38 +108,49 @@ async def follow(
         await asyncio.gather(watch, return_exceptions=True)
 
 
-def field_of(one: Happening, name: str) -> str:
+def field_of(happening: Happening, name: str) -> str:
     """The value of a field that a field selector names."""
     match name:
         case "type":
-            return one.type
+            return happening.type
         case "reason":
-            return one.reason
+            return happening.reason
         case "source" | "reportingComponent":
-            return one.speaker
+            return happening.speaker
         case "metadata.name":
-            return one.name
+            return happening.name
         case "metadata.namespace" | "involvedObject.namespace":
-            return one.key.namespace
+            return happening.key.namespace
         case "involvedObject.kind":
-            return one.key.kind
+            return happening.key.kind
         case "involvedObject.name":
-            return one.key.name
+            return happening.key.name
         case _:
             raise ValueError(name)
 
 
-def as_json(one: Happening) -> dict[str, Any]:
+def as_json(happening: Happening) -> dict[str, Any]:
     """One item of our EventList."""
     about = {
-        "group": one.key.group,
-        "kind": one.key.kind,
-        "namespace": one.key.namespace,
-        "name": one.key.name,
+        "group": happening.key.group,
+        "kind": happening.key.kind,
+        "namespace": happening.key.namespace,
+        "name": happening.key.name,
     }
-    last = agents.when(datetime.fromtimestamp(one.last, UTC))
-    fields = {"type": one.type, "reason": one.reason, "message": one.message, "count": one.count}
-    return {"name": one.name, "lastSeen": last, **fields, "object": about, "source": one.speaker}
+    last = agents.when(datetime.fromtimestamp(happening.last, UTC))
+    fields = {
+        "type": happening.type,
+        "reason": happening.reason,
+        "message": happening.message,
+        "count": happening.count,
+    }
+    return {
+        "name": happening.name,
+        "lastSeen": last,
+        **fields,
+        "object": about,
+        "source": happening.speaker,
+    }
 
 
 def _happening(body: Body) -> Happening:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import candidates, list_options, options
+from gitops_ds.cli.parameters import candidates, formats, list_options, options
 from gitops_ds.core.values import replace
 
 if TYPE_CHECKING:  # --help imports none of these
@@ -34,7 +34,7 @@ class GetArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs
     watch: bool
     sort_by: jsonpath.Path | None
     no_headers: bool
-    output: list_options.Output
+    output: formats.Output
     all_clusters: bool
     settings: str | None
     directory: str | None
@@ -54,7 +54,7 @@ class GetArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs
         return bool(self.what) and self.what[0].lower() in _NODE_WORDS
 
 
-@click.command()
+@options.command(GetArgs)
 @click.argument("what", nargs=-1, metavar="[NAME]...", shell_complete=candidates.daemonset_words)
 @list_options.scope
 @list_options.selector
@@ -75,9 +75,7 @@ class GetArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs
 @options.directory
 @options.inside
 @options.connection
-@list_options.output("text", "wide", "json", "yaml", "name")
-@options.common
-@options.typed(GetArgs)
+@formats.output("text", "wide", "json", "yaml", "name", jsonpath=True)
 async def get(args: GetArgs) -> int:
     """List DaemonSets as kubectl does, with COMMIT, STAGE and HEALTH, or all clusters.
 
@@ -110,8 +108,8 @@ async def _all_clusters(args: GetArgs) -> int:
     rows = list_options.in_order(cluster_rows, args.sort_by, cluster_reports.as_json)
     if not args.output.is_table:
         items = [cluster_reports.as_json(row) for row in rows]
-        document = options.document("ClusterReportList", items=items)
-        list_options.write(args.output, document, [f"cluster/{row.name}" for row in rows])
+        document = formats.document("ClusterReportList", items=items)
+        formats.write(args.output, document, [f"cluster/{row.name}" for row in rows])
         return 0
     wide, headers = args.output.is_wide, not args.no_headers
     text = tables.clusters(rows, time.time(), wide=wide, headers=headers)
@@ -138,8 +136,8 @@ async def _nodes(args: GetArgs) -> int:
     rows = list_options.in_order(chosen, args.sort_by, node_work.as_json)
     if not args.output.is_table:
         items = [node_work.as_json(row) for row in rows]
-        document = options.document("NodeWorkList", items=items)
-        list_options.write(args.output, document, [f"node/{row.node.name}" for row in rows])
+        document = formats.document("NodeWorkList", items=items)
+        formats.write(args.output, document, [f"node/{row.node.name}" for row in rows])
         return 0
     click.echo(table.coloured(tables.nodes(rows, now, headers=not args.no_headers)), nl=False)
     return 0
@@ -164,7 +162,7 @@ async def _get(args: GetArgs) -> int:
     chosen = list_options.in_order(_selected(args, agents), args.sort_by, agent_json.as_json)
     if not args.output.is_table:
         document = _document(chosen, single=len(args.names) == 1 and len(chosen) == 1)
-        list_options.write(args.output, document, [_name(agent) for agent in chosen])
+        formats.write(args.output, document, [_name(agent) for agent in chosen])
         return 0
     wide = args.output.is_wide
     text = tables.fleet(chosen, now, wide=wide, headers=not args.no_headers)
@@ -202,8 +200,8 @@ def _document(agents: Sequence[Agent], *, single: bool) -> dict[str, Any]:
 
     items = [agent_json.as_json(agent) for agent in agents]
     if single:
-        return options.document("DaemonSetStatus", **items[0])
-    return options.document("DaemonSetStatusList", items=items)
+        return formats.document("DaemonSetStatus", **items[0])
+    return formats.document("DaemonSetStatusList", items=items)
 
 
 async def _watch(args: GetArgs) -> int:
@@ -248,7 +246,7 @@ class _ChangePrinter:
             self._print_rows(chosen, changed)
         else:
             for agent in changed:
-                list_options.write(args.output, _document([agent], single=True), [_name(agent)])
+                formats.write(args.output, _document([agent], single=True), [_name(agent)])
         self._started = True
 
     def _print_rows(self, agents: Sequence[Agent], changed: Sequence[Agent]) -> None:

@@ -25,9 +25,9 @@ def trust_in(file: str, repository: RepositoryRef) -> Trust:
     repositories = service.read(file).repositories
     place = repository.identity, repository.path
     matches = [
-        one
-        for one in repositories
-        if (address.parse(one.url, allow_local=True).display, one.path) == place
+        repository
+        for repository in repositories
+        if (address.parse(repository.url, allow_local=True).display, repository.path) == place
     ]
     if len(repositories) != 1 and not matches:
         raise errors.SettingsError(f"{file} has no repository {repository.display_path}")
@@ -45,7 +45,7 @@ async def look(repository: RepositoryRef, trust: Trust = NO_TRUST) -> tuple[Clus
         names = bundle.clusters(tree)
         read = await published_reports.read(repo, repository.path, names, trust)
         verified = trust.mode is not Mode.NONE
-        signed = not verified and any([await repo.is_signed(one.ref.commit) for one in read])
+        signed = not verified and any([await repo.is_signed(report.ref.commit) for report in read])
     rows = cluster_reports.rows(names, bundle.cluster_orders(tree), published_reports.of(read))
     return tuple(
         replace(

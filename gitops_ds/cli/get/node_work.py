@@ -85,7 +85,7 @@ async def read(
     lists = await asyncio.gather(*(cluster.list(resource) for resource in cache.WATCHED))
     for resource, listing in zip(cache.WATCHED, lists, strict=True):
         content.replace(resource, listing.items, listing.version)
-    is_known = bool(states) and all(one.knows_required for one in states.values())
+    is_known = bool(states) and all(state.knows_required for state in states.values())
     required = git_requirements.of_states(states.values())
     agents = tuple(
         required_agents.agent_of(required[key], *content.find(key)) for key in sorted(required)
@@ -97,12 +97,12 @@ async def read(
     ]
     return tuple(
         NodeWork(
-            one.node,
-            tuple(one.node.taints[at].text for at in one.taints),
-            one.wait,
+            state.node,
+            tuple(state.node.taints[at].text for at in state.taints),
+            state.wait,
             is_known,
         )
-        for one in nodes
+        for state in nodes
     )
 
 
@@ -121,21 +121,21 @@ def of_agent(
     around = Surroundings(policy, agents, seen.now)
     states = (node_waits.state_of(node, pods.on(node.name), around) for node in seen.nodes)
     return [
-        {"node": one.node.name, **_wait(wait)}
-        for one in states
-        if one.taints and not one.node.deleting
-        for wait in one.waits
+        {"node": state.node.name, **_wait(wait)}
+        for state in states
+        if state.taints and not state.node.deleting
+        for wait in state.waits
     ]
 
 
-def as_json(one: NodeWork) -> dict[str, Any]:
+def as_json(work: NodeWork) -> dict[str, Any]:
     """The node as a document."""
-    wait = one.wait
+    wait = work.wait
     document: dict[str, Any] = {
-        "name": one.node.name,
-        "ready": one.node.ready,
-        "work": one.word,
-        "startupTaints": list(one.taints),
+        "name": work.node.name,
+        "ready": work.node.ready,
+        "work": work.word,
+        "startupTaints": list(work.taints),
     }
     if wait is not None:
         document |= {
@@ -148,6 +148,6 @@ def as_json(one: NodeWork) -> dict[str, Any]:
     return document
 
 
-def _wait(one: AgentWait) -> Mapping[str, Any]:
-    until = {} if one.until is None else {"until": timestamps.text(one.until)}
-    return {"reason": one.reason, "message": one.message, **until}
+def _wait(agent: AgentWait) -> Mapping[str, Any]:
+    until = {} if agent.until is None else {"until": timestamps.text(agent.until)}
+    return {"reason": agent.reason, "message": agent.message, **until}

@@ -15,18 +15,8 @@ from gitops_ds.status.agents import Agent
 from gitops_ds.status.cluster_reports import ClusterRow
 
 HEAD = [
-    "NAMESPACE",
-    "NAME",
-    "DESIRED",
-    "CURRENT",
-    "READY",
-    "UP-TO-DATE",
-    "AVAILABLE",
-    "NODE SELECTOR",
-    "AGE",
-    "COMMIT",
-    "STAGE",
-    "HEALTH",
+    *("NAMESPACE", "NAME", "DESIRED", "CURRENT", "READY", "UP-TO-DATE", "AVAILABLE"),
+    *("NODE SELECTOR", "AGE", "COMMIT", "STAGE", "HEALTH"),
 ]
 
 
@@ -77,7 +67,7 @@ def nodes(rows: Sequence[NodeWork], now: float, *, headers: bool = True) -> str:
 
 
 def _waits(row: ClusterRow) -> bool:
-    """Whether the newest commit is not the applied agent."""
+    """Whether the newest commit is not the applied one."""
     return row.report is not None and row.report.newest != row.report.applied
 
 

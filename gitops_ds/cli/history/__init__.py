@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import candidates, list_options, options
+from gitops_ds.cli.parameters import candidates, formats, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.deploy.pipeline.open_repository import RepositoryRef
@@ -34,10 +34,10 @@ class HistoryArgs(list_options.ScopeArgs, options.ConnectionArgs, options.Common
     directory: str | None
     sort_by: jsonpath.Path | None
     no_headers: bool
-    output: list_options.Output
+    output: formats.Output
 
 
-@click.command()
+@options.command(HistoryArgs)
 @click.argument("name", shell_complete=candidates.daemonsets)
 @options.option("--revision", "number", type=int, help="Print the pod template of this revision.")
 @options.option(
@@ -51,9 +51,7 @@ class HistoryArgs(list_options.ScopeArgs, options.ConnectionArgs, options.Common
 @list_options.sort_by
 @list_options.no_headers
 @options.connection
-@list_options.output("text", "wide", "json", "yaml", "name")
-@options.common
-@options.typed(HistoryArgs)
+@formats.output("text", "wide", "json", "yaml", "name", jsonpath=True)
 async def history(args: HistoryArgs) -> int:
     """List the revisions of a DaemonSet with commit, author, time, change cause and nodes."""
     from gitops_ds.cli.history import revision_history
@@ -69,8 +67,8 @@ async def history(args: HistoryArgs) -> int:
     agent = fleet_agents.find_agent(agents, args.name, args.chosen_namespace)
     if args.number is not None:
         revision = revision_history.revision_of(agent, args.number)
-        output = list_options.Output("yaml") if args.output.is_table else args.output
-        list_options.write(output, objects.value(revision.template), [_name(revision.name)])
+        output = formats.Output("yaml") if args.output.is_table else args.output
+        formats.write(output, objects.value(revision.template), [_name(revision.name)])
         return 0
     if args.pair:
         before, after = (
@@ -92,8 +90,8 @@ async def history(args: HistoryArgs) -> int:
     newest = slice(-args.limit if args.limit else None, None)
     items, halts = list_options.in_order(items[newest], args.sort_by, dict), halts[newest]
     if not args.output.is_table:
-        document = options.document("History", items=items, halts=halts)
-        list_options.write(args.output, document, [_name(item["name"]) for item in items])
+        document = formats.document("History", items=items, halts=halts)
+        formats.write(args.output, document, [_name(item["name"]) for item in items])
         return 0
     wide = args.output.is_wide
     head = [*HEAD, "NAME"] if wide else HEAD
@@ -101,7 +99,7 @@ async def history(args: HistoryArgs) -> int:
     click.echo(table.columns(head, rows, headers=not args.no_headers), nl=False)
     if halts and not args.no_headers:
         click.echo()
-        click.echo(table.columns(HALT_HEAD, [_halt_row(one) for one in halts]), nl=False)
+        click.echo(table.columns(HALT_HEAD, [_halt_row(halt) for halt in halts]), nl=False)
     return 0
 
 

@@ -17,12 +17,10 @@ class InitArgs(options.CommonArgs):
     directory: Path
 
 
-@click.command()
+@options.command(InitArgs)
 @click.argument(
     "directory", metavar="[DIR]", required=False, default=".", type=click.Path(path_type=Path)
 )
-@options.common
-@options.typed(InitArgs)
 def init(args: InitArgs) -> int:
     """Write a repository with one agent, one cluster, CI for GitHub and GitLab and a pre-commit
     hook; overwrites no file.
@@ -40,7 +38,7 @@ def init(args: InitArgs) -> int:
 def start(directory: Path) -> str:
     """The command that makes a repository; empty inside of one."""
     here = directory.absolute()
-    return "" if any((one / ".git").exists() for one in (here, *here.parents)) else _GIT_INIT
+    return "" if any((folder / ".git").exists() for folder in (here, *here.parents)) else _GIT_INIT
 
 
 _GIT_INIT = "git init -b main && "

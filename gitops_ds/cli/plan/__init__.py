@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.checks.report import printable
-from gitops_ds.cli.parameters import candidates, options
+from gitops_ds.cli.parameters import candidates, formats, options
 from gitops_ds.core.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
@@ -98,19 +98,17 @@ class PlanArgs(ChangesArgs):
     """The arguments and options of `gitops-ds plan`."""
 
     exit_code: bool
-    output: str
+    output: formats.Output
 
 
-@click.command()
+@options.command(PlanArgs)
 @options.repository
 @options.cluster_name
 @options.namespace
 @options.connection
 @changes
 @options.option("--exit-code", is_flag=True, help="Exit 1 if there are changes, also held ones.")
-@options.output("text", "json", "yaml", "markdown")
-@options.common
-@options.typed(PlanArgs)
+@formats.output("text", "json", "yaml", "markdown")
 async def plan(args: PlanArgs) -> int:
     """Show the changes of an apply: objects, fields, revisions, nodes; ends with the hash of the
     plan.
@@ -126,14 +124,12 @@ async def plan(args: PlanArgs) -> int:
         made = await planning.plan(request)
     await report_uncommitted(request.repository, request.snapshot, quiet=args.quiet)
     match args.output:
-        case "json":
-            options.show_json(printers.as_json(made))
-        case "yaml":
-            options.show_yaml(printers.as_json(made))
+        case "text":
+            click.echo(coloured(printers.as_text(made)), nl=False)
         case "markdown":
             click.echo(printers.as_markdown(made), nl=False)
         case _:
-            click.echo(coloured(printers.as_text(made)), nl=False)
+            formats.write(args.output, printers.as_json(made))
     return 1 if args.exit_code and (made.writes or made.held) else 0
 
 

@@ -1,5 +1,5 @@
-"""Plan and apply of the command line: prepare and plan against a cluster or a snapshot; an apply is
-a plan against a live cluster, and its writes.
+"""Plans of the command line, against a cluster or a snapshot, also those of `diff`, `drift` and
+`apply`.
 
 Modules that only some plans need are imported on demand: most of the time of a small plan is the
 start of the program.
@@ -11,24 +11,22 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from gitops_ds.cli.snapshot import cluster_snapshot
 from gitops_ds.core import errors
-from gitops_ds.core.change import Operation, Plan
+from gitops_ds.core.change import Plan
 from gitops_ds.core.cluster import ClusterReader
 from gitops_ds.core.deployer_state import DeployerState
-from gitops_ds.core.events.base import Emit
 from gitops_ds.core.live import Live
-from gitops_ds.core.objects import CommitId, Key, short
+from gitops_ds.core.objects import CommitId, Key
 from gitops_ds.core.plain_text import counted, listed
 from gitops_ds.core.rollouts.template_cause import TemplateCause
 from gitops_ds.core.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.values import replace
-from gitops_ds.deploy import owner_identity, source_status_store
+from gitops_ds.deploy import owner_identity
 from gitops_ds.deploy.apply import prepared_plan
 from gitops_ds.deploy.apply.prepared_plan import PreparedPlan
 from gitops_ds.deploy.live_state import LocatedBundle
@@ -37,15 +35,11 @@ from gitops_ds.deploy.pipeline import open_repository, prepare
 from gitops_ds.deploy.pipeline.prepare import Prepared
 from gitops_ds.deploy.plan import planner
 from gitops_ds.deploy.target import PlanTarget
-from gitops_ds.kube.apimachinery import defaults
 from gitops_ds.kube.client import connect
 from gitops_ds.ownership import object_owner
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import ApplyOptions, PlanContext
 from gitops_ds.rollouts.staging import staging, targets, template_causes
-
-if TYPE_CHECKING:
-    from gitops_ds.deploy.apply.plan_execution import Reconciliation
 
 
 class ApplyTarget(msgspec.Struct, frozen=True):
@@ -84,8 +78,9 @@ def prepared(snapshot: SourceTree, target: ApplyTarget, *, advice: bool = False)
     )
 
 
-def deployable(prepared_commit: Prepared) -> Prepared:
+def deployable(request: PlanRequest) -> Prepared:
     """The bundle if it can be deployed; else raises Refused with the first findings."""
+    prepared_commit = _with_content(request)
     if prepared_commit.deployable:
         return prepared_commit
     from gitops_ds.core.redaction import report
@@ -124,21 +119,23 @@ async def drafted(request: PlanRequest) -> AsyncIterator[PreparedPlan]:
     """A plan for a live cluster, which is open inside. Raises Refused for a bundle that can't be
     deployed.
     """
-    prepared_commit = deployable(_with_content(request))
-    async with connect.reading(*_connection(request, prepared_commit)) as cluster:
-        yield (await _draft(cluster, request, prepared_commit))[1]
+    prepared_commit = deployable(request)
+    async with connect.reading(*connection(request, prepared_commit)) as cluster:
+        yield (await draft(cluster, request, prepared_commit))[1]
 
 
-def _connection(
+def connection(
     request: PlanRequest, prepared_commit: Prepared
 ) -> tuple[connect.Connection, ClusterFacts]:
+    """The connection to the cluster, and what the repository says about it."""
     target = request.target
     return target.connection.naming(target.cluster), prepared_commit.bundle.cluster
 
 
-async def _draft(
+async def draft(
     cluster: ClusterReader, request: PlanRequest, prepared_commit: Prepared
 ) -> tuple[PlanTarget, PreparedPlan]:
+    """The target in an open cluster, and the plan for it."""
     key = owner_key(prepared_commit, request.repository)
     place = await _place(cluster, key, request.target, _evidence(request))
     bundle, commit = prepared_commit.bundle, request.snapshot.commit
@@ -167,8 +164,8 @@ async def _causes(
 async def plan(request: PlanRequest) -> Plan:
     """The changes of an apply; without a cluster, for a cluster snapshot or generated nodes."""
     if request.target.is_live:
-        async with drafted(request) as draft:
-            return with_stages(draft.plan, draft.bundle, draft.inputs.live)
+        async with drafted(request) as drafted_plan:
+            return with_stages(drafted_plan.plan, drafted_plan.bundle, drafted_plan.inputs.live)
     made = planned(request)
     return with_stages(made.plan, made.bundle, made.live)
 
@@ -186,7 +183,7 @@ def planned(request: PlanRequest) -> SnapshotPlan:
     """A plan for a cluster snapshot or generated nodes. Raises Refused for a bundle that can't be
     deployed.
     """
-    prepared_commit, target = deployable(_with_content(request)), request.target
+    prepared_commit, target = deployable(request), request.target
     live = (
         cluster_snapshot.read(target.snapshot_file)
         if target.snapshot_file is not None
@@ -308,92 +305,3 @@ async def uncommitted(
         if differ
         else None
     )
-
-
-async def apply(request: PlanRequest, emit: Emit) -> Reconciliation:
-    """One complete reconciliation with a live cluster. Raises HistoryRewound for a commit older
-    than the last one, without approval.
-    """
-    from gitops_ds.deploy.apply import plan_execution
-
-    prepared_commit = deployable(_with_content(request))
-    async with connect.writing(*_connection(request, prepared_commit)) as cluster:
-        planned_for, draft = await _draft(cluster, request, prepared_commit)
-        place = planned_for.for_writes(cluster)
-        if not request.target.force_local:
-            await refuse_beside_a_service(place, request.snapshot)
-        if not request.options.go_back:
-            await _refuse_going_back(request.repository, draft)
-        return await plan_execution.carry_out(place, draft, request.options, emit, time.time)
-
-
-def applied(plan: Plan) -> list[Key]:
-    """The DaemonSets of a plan that exist after its apply."""
-    return [
-        change.key
-        for change in plan.changes
-        if change.key.is_daemonset and change.operation is not Operation.DELETE
-    ]
-
-
-def estimates(plan: Plan, bundle: Bundle, live: Live) -> dict[Key, float]:
-    """The simulated seconds of each rollout that a plan begins, on the nodes of the cluster;
-    without rollouts that do not end. `live` is the cluster before.
-    """
-    from gitops_ds.daemonset import rollout_forecast
-
-    nodes, durations = live.nodes or (), dict[Key, float]()
-    for change in with_stages(plan, bundle, live).changes:
-        if not change.key.is_daemonset or change.manifest is None:
-            continue
-        if change.stages is not None:
-            if change.stages.seconds is not None:
-                durations[change.key] = change.stages.seconds
-        elif change.rollout is not None and change.rollout.rolls:
-            desired = defaults.defaulted(change.manifest.body)
-            forecast = rollout_forecast.of(live.objects.get(change.key), desired, nodes)
-            if not forecast.waiting:
-                durations[change.key] = forecast.seconds
-    return durations
-
-
-async def refuse_beside_a_service(place: PlanTarget, snapshot: SourceTree) -> None:
-    """Raises Refused if a running service would replace the commit: it follows the repository and
-    applies another commit.
-
-    As `argocd app sync --local` beside an automatic sync policy:
-    https://github.com/argoproj/argo-cd/issues/3614
-    """
-    try:
-        status = (
-            await source_status_store.load_all(place.cluster, place.namespace, place.clock())
-        ).get(place.owner)
-    except errors.Forbidden:
-        return  # the check is optional for accounts that may not read the statuses
-    commit = snapshot.commit.id if snapshot.commit else None
-    if status is None or not status.active or commit == status.newest:
-        return
-    raise errors.Refused(
-        f"a running service follows {status.repository} here and would replace commit "
-        f"{short(commit)} by {short(status.newest)}: "
-        "push the commit, or `gitops-ds suspend` first; --force-local applies it anyway"
-    )
-
-
-async def _refuse_going_back(
-    repository: open_repository.RepositoryRef, draft: PreparedPlan
-) -> None:
-    last, commit = draft.state.last_attempted, draft.commit
-    if last is None or commit is None or last == commit.id:
-        return
-    from gitops_ds.source.git import object_reader
-
-    async with open_repository.opened(repository) as repo:
-        try:
-            movement = await repo.movement(last, commit.id)
-        except (
-            errors.RevisionUnknown
-        ):  # rewritten by a force-push: another line, not an older commit
-            return
-    if movement is object_reader.BranchMovement.REWOUND:
-        raise object_reader.rewound(repository.display, last, commit.id)

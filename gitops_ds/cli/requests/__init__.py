@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import options
+from gitops_ds.cli.parameters import formats, options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.cli.requests.service_requests import StateObject, Where
+    from gitops_ds.cli.requests.service_requests import StateObject
     from gitops_ds.core.cluster import Cluster
     from gitops_ds.core.objects import Body
-
-    Work = Callable[[Cluster, Where, StateObject], Awaitable[tuple[Body, str]]]
 
 
 service = options.together(
@@ -27,8 +26,7 @@ service = options.together(
         help="The ID of the service's state, if a repository has several.",
     ),
     options.connection,
-    options.output("text", "json"),
-    options.common,
+    formats.output("text", "json"),
 )
 
 
@@ -38,25 +36,28 @@ class ServiceArgs(options.ConnectionArgs, options.CommonArgs):
 
     directory: str | None
     id: str
-    output: str
+    output: formats.Output
 
 
-async def ask(args: ServiceArgs, work: Work) -> Body:
-    """Runs the work on the selected state, and prints its message, or with `-o json` the
-    requests.
-    """
+@asynccontextmanager
+async def selected(args: ServiceArgs) -> AsyncIterator[tuple[Cluster, StateObject]]:
+    """The cluster, for writes, and the selected state."""
+    from gitops_ds.cli.requests import service_requests
+
+    async with args.open_for_writes() as cluster:
+        place = args.state_namespace, args.id, args.directory
+        yield cluster, await service_requests.find(cluster, *place)
+
+
+def show(args: ServiceArgs, target: StateObject, body: Body, words: str) -> None:
+    """Prints the words, or with `-o json` the requests in the ConfigMap of the state."""
     from gitops_ds.checks.report import printable
     from gitops_ds.cli.requests import service_requests
 
-    where = service_requests.Where(args.state_namespace, args.id, args.directory)
-    async with args.open_for_writes() as cluster:
-        target = await service_requests.find(cluster, where)
-        body, words = await work(cluster, where, target)
     if args.output == "json":
-        options.show_json(service_requests.as_json(target, body))
+        formats.show_json(service_requests.as_json(target, body))
     else:
         click.echo(printable.block(words))
-    return body
 
 
 def _reason(_context: click.Context, _parameter: click.Parameter, value: str) -> str:

@@ -46,7 +46,7 @@ class HeldRollouts(msgspec.Struct, frozen=True):
             return f", and its rollout of {', '.join(map(str, self.held))}"
         if not self.others:
             return ""
-        some = ", ".join(f"{key} of {short(one)}" for key, one in self.others.items())
+        some = ", ".join(f"{key} of {short(commit)}" for key, commit in self.others.items())
         return f"; no rollout in progress is of this commit: hold one of these ({some})"
 
 
@@ -71,17 +71,23 @@ async def hold(
     if not rolling:
         return HeldRollouts()
     listed = await cluster.list(CONTROLLER_REVISION, Selection(labels=names.ROLLOUT))
-    own_revisions = [one for one in map(revisions.revision_of, listed.items) if one is not None]
+    own_revisions = [
+        revision for revision in map(revisions.revision_of, listed.items) if revision is not None
+    ]
     held, others_rolling = list[Key](), dict[Key, str]()
     for key, body in rolling.items():
         annotations = body["metadata"]["annotations"]
-        target = next((one for one in own_revisions if _is_target(one, key, annotations)), None)
+        target = next(
+            (revision for revision in own_revisions if _is_target(revision, key, annotations)), None
+        )
         commits = target_revisions.commits_of(target) if target is not None else ()
-        if target is None or not any(one.startswith(commit) for one in commits):
+        if target is None or not any(known.startswith(commit) for known in commits):
             others_rolling |= {key: commits[0]} if commits else {}
             continue
         hash = revisions.labels_of(target).get(names.ROLLOUT, "")
-        others = (one for one in halted_templates.parse(annotations) if one.hash != hash)
+        others = (
+            template for template in halted_templates.parse(annotations) if template.hash != hash
+        )
         on_hold = HaltedTemplate(
             hash,
             commits[0],
@@ -124,7 +130,7 @@ async def release(cluster: Cluster, owner: str, commit: str) -> tuple[Key, ...]:
     own_revisions = map(
         revisions.revision_of, (await cluster.list(CONTROLLER_REVISION, which)).items
     )
-    targets = [one for one in own_revisions if one is not None]
+    targets = [revision for revision in own_revisions if revision is not None]
     released = [key_of(body) for body in bodies if await _release(cluster, body, targets, commit)]
     return tuple(released)
 
@@ -135,14 +141,18 @@ async def _release(cluster: Cluster, body: Body, targets: Iterable[Revision], co
     The halt is removed first: otherwise the deployer would add it to the annotation again.
     """
     key, uid = key_of(body), str(body["metadata"]["uid"])
-    own = [one for one in targets if (it := target_revisions.daemonset_of(one)) and it.uid == uid]
+    own = [
+        revision
+        for revision in targets
+        if (it := target_revisions.daemonset_of(revision)) and it.uid == uid
+    ]
     hashes = halted_templates.named(annotations_of(body), commit)
     hashes |= {
-        _hash(one)
-        for one in own
-        if any(known.startswith(commit) for known in target_revisions.commits_of(one))
+        _hash(revision)
+        for revision in own
+        if any(known.startswith(commit) for known in target_revisions.commits_of(revision))
     }
-    hashes_now = {one.hash for one in halted_templates.parse(annotations_of(body))}
+    hashes_now = {template.hash for template in halted_templates.parse(annotations_of(body))}
     if not hashes & hashes_now:
         return False
     for target in own:

@@ -39,48 +39,46 @@ _TRIES = 5
 AnnotationChange = Callable[[Body], Mapping[str, str | None]]
 
 
-class Where(msgspec.Struct, frozen=True):
-    """The namespace of the states, and the selected one: by its `id`, or by a `repository` (a
-    directory or URL).
-    """
+class StateObject(msgspec.Struct, frozen=True):
+    """A state: its namespace, the owner's id, and its content."""
 
     namespace: str
-    id: str = ""
-    repository: str | None = None
-
-
-class StateObject(msgspec.Struct, frozen=True):
-    """A state: the owner's id, and its content."""
-
     id: str
     state: DeployerState
 
+    @property
+    def name(self) -> str:
+        """The name of its ConfigMap."""
+        return state_store.config_map_name(self.id)
 
-async def find(cluster: ClusterReader, where: Where) -> StateObject:
-    """The selected state. Raises NotFound without one, UsageError for several."""
-    there = await state_store.load_all(cluster, where.namespace)
-    if where.id:
-        if where.id not in there:
-            raise _nothing(f"no state {where.id} is in namespace {where.namespace}", there)
-        return StateObject(where.id, there[where.id])
+
+async def find(
+    cluster: ClusterReader, namespace: str, named_id: str, repository: str | None
+) -> StateObject:
+    """The state with that ID, or of a repository (a directory or URL). Raises NoMatch without one,
+    UsageError for several.
+    """
+    there = await state_store.load_all(cluster, namespace)
+    if named_id:
+        if named_id not in there:
+            raise _nothing(f"no state {named_id} is in namespace {namespace}", there)
+        return StateObject(namespace, named_id, there[named_id])
     if not there:
-        raise _nothing(
-            f"no service has run here: no state is in namespace {where.namespace}", there
-        )
-    named = _around(where.repository)
+        raise _nothing(f"no service has run here: no state is in namespace {namespace}", there)
+    named = _around(repository)
     mine = {
         id: state
         for id, state in there.items()
-        if any(address.same_place(state.repository, one) for one in named)
+        if any(address.same_place(state.repository, place) for place in named)
     }
-    if where.repository is not None and not mine:
-        raise _nothing(f"no service follows {where.repository} here", there)
+    if repository is not None and not mine:
+        raise _nothing(f"no service follows {repository} here", there)
     mine = mine or dict(there)
     if len(mine) > 1:
         raise errors.UsageError(
             f"several repositories are followed here: choose one with -C or --id: {_list(mine)}"
         )
-    return next(StateObject(id, state) for id, state in mine.items())
+    return next(StateObject(namespace, id, state) for id, state in mine.items())
 
 
 def _around(named: str | None) -> tuple[str, ...]:
@@ -106,39 +104,35 @@ def _list(there: Mapping[str, DeployerState]) -> str:
     return ", ".join(f"{id} ({state.repository})" for id, state in there.items())
 
 
-async def annotate(cluster: Cluster, where: Where, id: str, change: AnnotationChange) -> Body:
+async def annotate(cluster: Cluster, target: StateObject, change: AnnotationChange) -> Body:
     """The ConfigMap of a state after the change, also with concurrent writes."""
     for _ in range(_TRIES):
-        before = await cluster.get(CONFIG_MAP, where.namespace, state_store.config_map_name(id))
+        before = await cluster.get(CONFIG_MAP, target.namespace, target.name)
         metadata = {
             "resourceVersion": before["metadata"]["resourceVersion"],
             "annotations": dict(change(before)),
         }
         try:
             return await cluster.patch(
-                CONFIG_MAP, where.namespace, state_store.config_map_name(id), {"metadata": metadata}
+                CONFIG_MAP, target.namespace, target.name, {"metadata": metadata}
             )
         except errors.Conflict:
             continue
-    raise errors.WriteContention(f"the state {id} is written concurrently: try again")
+    raise errors.WriteContention(f"the state {target.id} is written concurrently: try again")
 
 
-async def request(cluster: Cluster, where: Where, id: str) -> tuple[Body, str]:
+async def request(cluster: Cluster, target: StateObject) -> tuple[Body, str]:
     """Requests a reconciliation; returns the ConfigMap, and the value that the response repeats."""
     value = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return await annotate(cluster, where, id, lambda _: {names.REQUESTED_AT: value}), value
+    return await annotate(cluster, target, lambda _: {names.REQUESTED_AT: value}), value
 
 
-async def answered(
-    cluster: ClusterReader, where: Where, id: str, value: str, seconds: float
-) -> Body:
+async def answered(cluster: ClusterReader, target: StateObject, value: str, seconds: float) -> Body:
     """The ConfigMap after the response. Raises TimedOut."""
     try:
         async with asyncio.timeout(seconds):
             while True:
-                body = await cluster.get(
-                    CONFIG_MAP, where.namespace, state_store.config_map_name(id)
-                )
+                body = await cluster.get(CONFIG_MAP, target.namespace, target.name)
                 annotations = _annotations(body)
                 if annotations.get(names.HANDLED_AT) == value:
                     return body
@@ -150,8 +144,8 @@ async def answered(
                 await asyncio.sleep(ASK_SECONDS)
     except TimeoutError:
         raise errors.TimedOut(
-            f"not answered after {seconds:g} seconds: is `gitops-ds run` running for {id}? The "
-            "request remains until then"
+            f"not answered after {seconds:g} seconds: is `gitops-ds run` running for {target.id}? "
+            "The request remains until then"
         ) from None
 
 
@@ -180,7 +174,7 @@ class Suspension(msgspec.Struct, frozen=True):
 
 
 async def suspend(
-    cluster: Cluster, where: Where, id: str, *, suspended: bool, reason: str = ""
+    cluster: Cluster, target: StateObject, *, suspended: bool, reason: str = ""
 ) -> Suspension:
     """Suspends a repository, or resumes it; the reason of an earlier suspension is replaced."""
     earlier = False
@@ -190,8 +184,8 @@ async def suspend(
         earlier = requests.parse(before).suspended
         return _suspended(suspended=suspended, reason=reason)
 
-    body = await annotate(cluster, where, id, change)
-    return Suspension(id, earlier is not suspended, body)
+    body = await annotate(cluster, target, change)
+    return Suspension(target.id, earlier is not suspended, body)
 
 
 def _suspended(*, suspended: bool, reason: str) -> Mapping[str, str | None]:
@@ -231,12 +225,12 @@ def _is_meant(body: Body, name: str, namespace: str) -> bool:
     return key.name == name and namespace in ("", key.namespace)
 
 
-async def hold(cluster: Cluster, where: Where, id: str, commit: str, reason: str = "") -> Body:
+async def hold(cluster: Cluster, target: StateObject, commit: str, reason: str = "") -> Body:
     """Puts a commit on hold; the reason of an earlier hold of it is replaced."""
 
     def change(before: Body) -> Mapping[str, str | None]:
         pending = requests.parse(before)
-        reasons = {one: why for one, why in pending.hold_reasons.items() if one != commit}
+        reasons = {held: why for held, why in pending.hold_reasons.items() if held != commit}
         return {
             names.HOLD: ",".join(sorted({*pending.held, commit})),
             names.HOLD_REASONS: stated_reasons.encoded(
@@ -244,10 +238,10 @@ async def hold(cluster: Cluster, where: Where, id: str, commit: str, reason: str
             ),
         }
 
-    return await annotate(cluster, where, id, change)
+    return await annotate(cluster, target, change)
 
 
-async def release(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
+async def release(cluster: Cluster, target: StateObject, commit: str) -> Body:
     """Releases a commit. Raises Refused if it is not on hold."""
 
     def same(held: str) -> bool:
@@ -256,38 +250,36 @@ async def release(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
     def change(before: Body) -> Mapping[str, str | None]:
         pending = requests.parse(before)
         held = pending.held
-        if not any(same(one) for one in held):
+        if not any(map(same, held)):
             raise errors.Refused(
                 f"commit {commit} is not on hold: {', '.join(held) or 'no commit is'}"
             )
-        reasons = {one: why for one, why in pending.hold_reasons.items() if not same(one)}
+        reasons = {other: why for other, why in pending.hold_reasons.items() if not same(other)}
         return {
-            names.HOLD: ",".join(one for one in held if not same(one)) or None,
+            names.HOLD: ",".join(other for other in held if not same(other)) or None,
             names.HOLD_REASONS: stated_reasons.encoded(reasons),
         }
 
-    return await annotate(cluster, where, id, change)
+    return await annotate(cluster, target, change)
 
 
-async def is_waiting(
-    cluster: ClusterReader, where: Where, id: str, commit: str, now: float
-) -> bool:
+async def is_waiting(cluster: ClusterReader, target: StateObject, commit: str, now: float) -> bool:
     """Whether the commit waits for other clusters: it is the newest one of a Waiting repository."""
-    status = (await source_status_store.load_all(cluster, where.namespace, now)).get(id)
+    status = (await source_status_store.load_all(cluster, target.namespace, now)).get(target.id)
     if status is None or status.condition is not Condition.WAITING:
         return False
     return (status.newest or "").startswith(commit)
 
 
-async def release_waiting(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
+async def release_waiting(cluster: Cluster, target: StateObject, commit: str) -> Body:
     """Ends the wait of a commit for other clusters; the last RELEASED ones are kept."""
 
     def change(before: Body) -> Mapping[str, str | None]:
         value = _annotations(before).get(names.RELEASE, "")
-        others = [one for one in re.split(r"[,\s]+", value) if one and one != commit]
+        others = [other for other in re.split(r"[,\s]+", value) if other not in ("", commit)]
         return {names.RELEASE: ",".join([*others, commit][-RELEASED:])}
 
-    return await annotate(cluster, where, id, change)
+    return await annotate(cluster, target, change)
 
 
 def as_json(target: StateObject, body: Body) -> dict[str, Any]:

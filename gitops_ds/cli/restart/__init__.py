@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli.parameters import candidates, commit_options, options
+from gitops_ds.cli.parameters import candidates, commit_options, formats, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,13 +16,11 @@ class RestartArgs(commit_options.CommitArgs, options.CommitTargetArgs):
     name: str
 
 
-@click.command()
+@options.command(RestartArgs)
 @click.argument("name", shell_complete=candidates.daemonsets)
 @commit_options.proposal
 @options.written_to
-@options.output("text", "json")
-@options.common
-@options.typed(RestartArgs)
+@formats.output("text", "json")
 async def restart(args: RestartArgs) -> int:
     """Write the commit that restarts ds/NAME as `kubectl rollout restart` does; without --push
     print it only.
@@ -31,12 +29,7 @@ async def restart(args: RestartArgs) -> int:
     from gitops_ds.cli.restart import restart_commit
 
     target = await git_commit.on_server(args.repository_ref(), args.proposal())
-    named = target.repository
-    restart_options = restart_commit.RestartOptions(
-        args.name, args.namespace, args.cluster, args.reason, target.proposal
-    )
-    done, key = await restart_commit.restart(named, restart_options)
-    commit_options.show(
-        args, "Restart", done, named.display, object={"namespace": key.namespace, "name": key.name}
-    )
+    done, key = await restart_commit.restart(target, args.name, args, args.reason)
+    where, object = target.repository.display, {"namespace": key.namespace, "name": key.name}
+    commit_options.show(args, "Restart", done, where, object=object)
     return 0

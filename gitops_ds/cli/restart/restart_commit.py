@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
-import msgspec
-
 from gitops_ds.cli.commits import git_commit
-from gitops_ds.cli.commits.git_commit import Proposal, Proposed
+from gitops_ds.cli.commits.git_commit import Proposed, WriteTarget
+from gitops_ds.cli.parameters.options import CommitTargetArgs
 from gitops_ds.core import errors
 from gitops_ds.core.objects import CommitId, Key
 from gitops_ds.core.sources.bundle import Manifest
@@ -30,60 +29,48 @@ RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 _WHERE = ("spec", "template", "metadata", "annotations", RESTARTED_AT)
 
 
-class RestartOptions(msgspec.Struct, frozen=True):
-    """The DaemonSet (`ds/NAME`), the cluster, the reason, and whether the commit is pushed."""
-
-    name: str
-    namespace: str = ""
-    cluster: str = ""
-    reason: str = ""
-    proposal: Proposal = msgspec.field(default_factory=Proposal)
-
-
 async def restart(
-    named: open_repository.RepositoryRef, options: RestartOptions
+    target: WriteTarget, name: str, args: CommitTargetArgs, reason: str
 ) -> tuple[Proposed, Key]:
     """The commit, and the DaemonSet that it restarts.
 
     Raises UsageError for a DaemonSet outside of Git, Refused if the commit would change other
     objects.
     """
-    keys: list[Key] = []
-    async with git_commit.opened(named, options.proposal) as repository:
-        by = git_commit.signature(named, options.proposal)
+    named, proposal, keys = target.repository, target.proposal, list[Key]()
+    async with git_commit.opened(named, proposal) as repository:
+        by = git_commit.signature(named, proposal)
 
         async def build(tip: CommitId) -> CommitId:
             snapshot = await open_repository.snapshot_of(repository, tip, named.path)
-            manifest = _find(snapshot, options)
+            manifest = _find(snapshot, name, args)
             keys.append(manifest.key)
             edited = _edited(snapshot, manifest, by.at.astimezone(UTC))
-            _verify(snapshot, edited, manifest, options)
+            _verify(snapshot, edited, manifest, args)
             files = {
                 (PurePosixPath(named.path) / path).as_posix(): data for path, data in edited.items()
             }
-            why = f"\n\n{options.reason}" if options.reason else ""
+            why = f"\n\n{reason}" if reason else ""
             message = f"Restart {manifest.key}{why}\n"
             return await repository.commit_files(tip, files, message, by)
 
-        return await git_commit.propose(repository, options.proposal, build), keys[-1]
+        return await git_commit.propose(repository, proposal, build), keys[-1]
 
 
-def _find(snapshot: SourceTree, options: RestartOptions) -> Manifest:
-    name = agents.name_of(options.name)
-    manifests = rendering.render(
-        snapshot, cluster=options.cluster, namespace=options.namespace
-    ).manifests
+def _find(snapshot: SourceTree, named: str, args: CommitTargetArgs) -> Manifest:
+    name = agents.name_of(named)
+    manifests = rendering.render(snapshot, cluster=args.cluster, namespace=args.namespace).manifests
     matches = [
-        one
-        for key, one in manifests.items()
-        if key.is_daemonset and key.name == name and options.namespace in ("", key.namespace)
+        manifest
+        for key, manifest in manifests.items()
+        if key.is_daemonset and key.name == name and args.namespace in ("", key.namespace)
     ]
     if not matches:
         raise errors.UsageError(
             f"the repository has no DaemonSet {name}: `gitops-ds render` prints its objects"
         )
     if len(matches) > 1:
-        spaces = ", ".join(one.key.namespace for one in matches)
+        spaces = ", ".join(manifest.key.namespace for manifest in matches)
         raise errors.UsageError(f"{name} is in the namespaces {spaces}: choose one with -n")
     return matches[0]
 
@@ -112,13 +99,13 @@ def _verify(
     snapshot: SourceTree,
     edited: Mapping[PurePosixPath, bytes],
     manifest: Manifest,
-    options: RestartOptions,
+    args: CommitTargetArgs,
 ) -> None:
     """Raises Refused unless the commit restarts the DaemonSet, and changes only variants of its
     agent.
     """
     before, after = (
-        rendering.render(side, cluster=options.cluster, namespace=options.namespace).manifests
+        rendering.render(side, cluster=args.cluster, namespace=args.namespace).manifests
         for side in (snapshot, replace(snapshot, files={**snapshot.files, **edited}))
     )
     changed = {
@@ -128,8 +115,8 @@ def _verify(
     }
     siblings = {
         key
-        for key, one in before.items()
-        if key.is_daemonset and manifest.agent and one.agent == manifest.agent
+        for key, other in before.items()
+        if key.is_daemonset and manifest.agent and other.agent == manifest.agent
     }
     if manifest.key not in changed:
         raise errors.Refused(

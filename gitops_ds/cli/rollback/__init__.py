@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import candidates, commit_options, options
+from gitops_ds.cli import wait
+from gitops_ds.cli.parameters import candidates, commit_options, formats, options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.core.objects import CommitId
+    from gitops_ds.core.objects import CommitId, Key
     from gitops_ds.deploy.pipeline.open_repository import RepositoryRef
-    from gitops_ds.status.agents import Agent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class RollbackArgs(
     timeout: float
 
 
-@click.command()
+@options.command(RollbackArgs)
 @click.argument("name", shell_complete=candidates.daemonsets)
 @options.option(
     "--to-revision",
@@ -54,9 +54,7 @@ class RollbackArgs(
 )
 @options.written_to
 @options.connection
-@options.output("text", "json")
-@options.common
-@options.typed(RollbackArgs)
+@formats.output("text", "json")
 async def rollback(args: RollbackArgs) -> int:
     """Write the revert commit (or the commit that restores the files) for ds/NAME; without --push
     or --pull-request print it only.
@@ -100,23 +98,16 @@ async def rollback(args: RollbackArgs) -> int:
     if args.wait:
         if done.proposed.pull_request:
             raise errors.Refused("the commit became a pull request: nothing to wait for yet")
-        await _wait(args, agent, named, done.proposed.commit)
+        await _wait(args, agent.key, named, done.proposed.commit)
     return 0
 
 
-async def _wait(args: RollbackArgs, agent: Agent, named: RepositoryRef, commit: CommitId) -> None:
+async def _wait(args: RollbackArgs, key: Key, named: RepositoryRef, commit: CommitId) -> None:
     """Waits for the rollout of the commit, with its progress."""
-    from gitops_ds.cli.output import rollout_display
-    from gitops_ds.cli.wait import rollout_by_health
+    from gitops_ds.cli.wait.by_health import WaitOptions
     from gitops_ds.deploy.pipeline import open_repository
 
-    key, includes = agent.key, open_repository.includes(named, commit)
-    async with args.open_cluster() as cluster:
-        with rollout_display.shown(quiet=args.quiet) as display:
-            awaited = rollout_by_health.WaitOptions(
-                key.name, key.namespace, commit, args.timeout, includes, progress=display.progress
-            )
-            ended = await rollout_by_health.wait_for_rollout(
-                cluster, args.state_namespace, awaited, display.report
-            )
+    includes = open_repository.includes(named, commit)
+    awaited = WaitOptions(key.name, key.namespace, commit, args.timeout, includes)
+    ended = await wait.rolled_out(args, awaited, quiet=args.quiet)
     options.say(f"{key} is rolled out: {ended.health.message}", quiet=args.quiet)

@@ -162,7 +162,7 @@ async def _restored(repository: Repository, goal: BackportOptions) -> RestoredTe
             await repository.fetch(goal.target)
             author = (await repository.info(goal.target)).author
     spec = (earlier.template.get("spec") or {}) if earlier is not None else {}
-    images = tuple(str(one.get("image") or "") for one in spec.get("containers") or ())
+    images = tuple(str(container.get("image") or "") for container in spec.get("containers") or ())
     number = earlier.number if earlier is not None else None
     return RestoredTemplate(number, images, goal.target or "", author)
 
@@ -291,7 +291,7 @@ async def _single(
         parents = (await repository.info(commit)).parents
         if len(parents) != 1:
             return None
-        before, after = [await repository.snapshot(one, "") for one in (parents[0], commit)]
+        before, after = [await repository.snapshot(side, "") for side in (parents[0], commit)]
         changed = _changed(before, after, PurePosixPath())
         whole = PurePosixPath(inside) / folder
         inner = [path for path in changed if path == whole or path.is_relative_to(whole)]

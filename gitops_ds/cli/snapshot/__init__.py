@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import click
-
-from gitops_ds.cli.parameters import options
+from gitops_ds.cli.parameters import formats, options
 from gitops_ds.core.plain_text import counted
 
 
@@ -17,11 +15,9 @@ class SnapshotArgs(options.AccessArgs, options.CommonArgs):
     hash_names: bool
 
 
-@click.command()
+@options.command(SnapshotArgs)
 @options.option("--hash-names", is_flag=True, help="Replace node names by hashes.")
 @options.access
-@options.common
-@options.typed(SnapshotArgs)
 async def snapshot(args: SnapshotArgs) -> int:
     """Print nodes, DaemonSets, their revisions and the objects they refer to as JSON, for `check
     --snapshot`.
@@ -30,7 +26,7 @@ async def snapshot(args: SnapshotArgs) -> int:
 
     async with args.open_cluster() as cluster:
         bodies = await cluster_snapshot.survey(cluster)
-    options.show_json(cluster_snapshot.published(bodies, hash_names=args.hash_names))
+    formats.show_json(cluster_snapshot.published(bodies, hash_names=args.hash_names))
     nodes = sum(body["kind"] == "Node" for body in bodies)
     options.say(
         f"{counted(nodes, 'node')}, {counted(len(bodies) - nodes, 'other object')}",

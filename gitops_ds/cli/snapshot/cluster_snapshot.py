@@ -69,10 +69,10 @@ def read_each(values: Iterable[str], clusters: Collection[str]) -> dict[str, Liv
     under the empty name.
     """
     by_cluster = {}
-    for one in values:
-        name, equals, file = one.partition("=")
+    for value in values:
+        name, equals, file = value.partition("=")
         of_one = bool(equals) and name in clusters
-        by_cluster[name if of_one else ""] = read(file if of_one else one)
+        by_cluster[name if of_one else ""] = read(file if of_one else value)
     return by_cluster
 
 
@@ -228,9 +228,9 @@ def _of_node(body: Body, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """
     spec, status = body.get("spec") or {}, body.get("status") or {}
     ready = [
-        {"type": "Ready", "status": one.get("status")}
-        for one in status.get("conditions") or ()
-        if one.get("type") == "Ready"
+        {"type": "Ready", "status": condition.get("status")}
+        for condition in status.get("conditions") or ()
+        if condition.get("type") == "Ready"
     ]
     return {
         "metadata": {key: metadata[key] for key in ("name", "uid", "labels") if key in metadata},

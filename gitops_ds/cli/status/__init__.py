@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import candidates, list_options, options
+from gitops_ds.cli.parameters import candidates, formats, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.core.startup_taints import StartupTaintPolicy
@@ -24,10 +24,16 @@ class StatusArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonA
     nodes: bool
     watch: bool
     no_headers: bool
-    output: list_options.Output
+    output: formats.Output
+
+    def agent_of(self, agents: tuple[Agent, ...]) -> tuple[Agent]:
+        """The chosen agent. Raises NoMatch without it."""
+        from gitops_ds.status import agents as fleet_agents
+
+        return (fleet_agents.find_agent(agents, self.name or "", self.chosen_namespace),)
 
 
-@click.command()
+@options.command(StatusArgs)
 @click.argument("name", required=False, shell_complete=candidates.daemonsets)
 @options.option(
     "--nodes",
@@ -38,9 +44,7 @@ class StatusArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonA
 @list_options.scope
 @list_options.no_headers
 @options.connection
-@list_options.output("text", "json", "yaml", "name")
-@options.common
-@options.typed(StatusArgs)
+@formats.output("text", "json", "yaml", "name", jsonpath=True)
 async def status(args: StatusArgs) -> int:
     """Show one DaemonSet: its counts, its health and, with --nodes, every node."""
     if not args.name:
@@ -50,20 +54,20 @@ async def status(args: StatusArgs) -> int:
         )
 
     from gitops_ds.cli.get import node_work
-    from gitops_ds.cli.wait import rollout_by_health
+    from gitops_ds.cli.wait import watched_agents
     from gitops_ds.status import agents as fleet_agents
 
     async with args.open_cluster() as cluster:
         policy = await node_work.policy_of_service(cluster, args.state_namespace)
         printer = _Printer(args, policy)
         if args.watch:
-            which = rollout_by_health.WaitOptions(args.name, args.chosen_namespace)
-            await rollout_by_health.follow(cluster, args.state_namespace, which, printer.show)
+            watch = watched_agents.WatchOptions(args.state_namespace, time.time, options.say)
+            await watched_agents.follow(cluster, watch, printer.show, args.agent_of)
             return 0
         agents = await fleet_agents.list_agents(
             cluster, args.state_namespace, time.time(), options.say
         )
-    printer.show(fleet_agents.find_agent(agents, args.name, args.chosen_namespace))
+    printer.show(args.agent_of(agents))
     return 0
 
 
@@ -74,16 +78,13 @@ class _Printer:
         self._args, self._policy = args, policy
         self._shown: Any = None
 
-    def show(self, agent: Agent | str) -> None:
-        """Prints an agent; a message goes to stderr."""
+    def show(self, agents: tuple[Agent, ...]) -> None:
+        """Prints the agent."""
         from gitops_ds.cli.get import node_work
         from gitops_ds.cli.status import agent_text
         from gitops_ds.status import agent_json
 
-        args = self._args
-        if isinstance(agent, str):
-            options.say(agent)
-            return
+        args, (agent,) = self._args, agents
         if args.output.is_table:
             headers = not args.no_headers
             text = agent_text.text_of(agent, time.time(), nodes=args.nodes, headers=headers)
@@ -97,5 +98,5 @@ class _Printer:
             "waits": node_work.of_agent(agent.seen, agent.state, self._policy),
         }
         if document != self._shown:
-            list_options.write(args.output, document, [f"daemonset.apps/{agent.key.name}"])
+            formats.write(args.output, document, [f"daemonset.apps/{agent.key.name}"])
             self._shown = document

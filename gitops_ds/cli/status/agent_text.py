@@ -52,14 +52,8 @@ def text_of(agent: Agent, now: float, *, nodes: bool, headers: bool = True) -> s
     head = ["NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON", "BLAME", "MESSAGE"]
     rows = [
         [
-            e["node"],
-            e["pod"],
-            str(e["revision"] or ""),
-            short(e["commit"]),
-            e["state"],
-            e["reason"],
-            e["blame"],
-            e["message"],
+            *(e["node"], e["pod"], str(e["revision"] or ""), short(e["commit"])),
+            *(e["state"], e["reason"], e["blame"], e["message"]),
         ]
         for e in entries
     ]

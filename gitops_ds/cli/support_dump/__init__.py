@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from gitops_ds.cli.parameters import candidates, options
+from gitops_ds.cli.parameters import candidates, formats, options
 from gitops_ds.core.plain_text import counted
 
 
@@ -19,10 +19,10 @@ class SupportDumpArgs(options.ConnectionArgs, options.CommonArgs):
     file: str | None
     settings: str | None
     logs: bool
-    output: str
+    output: formats.Output
 
 
-@click.command("support-dump")
+@options.command(SupportDumpArgs)
 @options.option(
     "--file",
     shell_complete=candidates.files,
@@ -40,9 +40,7 @@ class SupportDumpArgs(options.ConnectionArgs, options.CommonArgs):
     help="Include logs and metrics of the service's pods.",
 )
 @options.connection
-@options.output("text", "json")
-@options.common
-@options.typed(SupportDumpArgs)
+@formats.output("text", "json")
 async def support_dump(args: SupportDumpArgs) -> int:
     """Write an archive of versions, settings, state, agents, nodes, events and logs for a bug
     report; secrets are redacted.
@@ -54,15 +52,15 @@ async def support_dump(args: SupportDumpArgs) -> int:
     now = time.time()
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     file = Path(args.file or f"gitops-ds-support-{moment}.tar.gz")
-    dump_options = collect.DumpOptions(args.state_namespace, args.settings)
-    dump = await collect.local(dump_options)
+    limits = archive.DumpLimits()
+    dump = await collect.local(args.settings)
     try:
         async with args.open_cluster() as cluster:
-            raw = cluster.text if args.logs and isinstance(cluster, HttpReader) else None
-            await collect.cluster(dump, cluster, dump_options, raw)
+            raw = (cluster.text, limits) if args.logs and isinstance(cluster, HttpReader) else None
+            await collect.cluster(dump, cluster, args.state_namespace, raw)
     except errors.ClusterError as error:
         dump.missing.append(f"cluster: {error}")
-    data = archive.archive(dump, dump_options.limits, now)
+    data = archive.archive(dump, limits, now)
     archive.write(file, data)
     if args.output == "json":
         fields = {
@@ -71,7 +69,7 @@ async def support_dump(args: SupportDumpArgs) -> int:
             "parts": sorted(dump.parts),
             "unread": dump.missing,
         }
-        options.show_json(options.document("SupportDump", **fields))
+        formats.show_json(formats.document("SupportDump", **fields))
         return 0
     for line in dump.missing:
         options.say(f"not read: {line}", quiet=args.quiet)

@@ -15,8 +15,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from gitops_ds import __version__
 from gitops_ds.cli.support_dump.archive import Dump, DumpLimits, Parts
 from gitops_ds.core import errors
@@ -49,30 +47,21 @@ _PODS: Final = 10  # of the service, whose logs and metrics are read
 Raw = Callable[[str, Mapping[str, str], int], Awaitable[str]]
 
 
-class DumpOptions(msgspec.Struct, frozen=True):
-    """The options: the state's namespace, a local settings file, and the limits. `raw` reads logs
-    and metrics.
-    """
-
-    namespace: str = "gitops-ds"
-    settings: str | None = None
-    limits: DumpLimits = msgspec.field(default_factory=DumpLimits)
-
-
-async def local(options: DumpOptions) -> Dump:
+async def local(settings: str | None) -> Dump:
     """The local parts: versions, and the settings file."""
     dump = Dump()
     await dump.read("versions", _versions())
-    if options.settings is not None:
-        await dump.read("settings", _settings_file(options.settings))
+    if settings is not None:
+        await dump.read("settings", _settings_file(settings))
     return dump
 
 
 async def cluster(
-    dump: Dump, cluster: ClusterReader, options: DumpOptions, raw: Raw | None
+    dump: Dump, cluster: ClusterReader, space: str, raw: tuple[Raw, DumpLimits] | None
 ) -> None:
-    """Adds the parts of the cluster."""
-    space = options.namespace
+    """Adds the parts of the cluster. `space` is the namespace of the state; `raw` reads logs and
+    metrics, within the limits.
+    """
     await dump.read("version of Kubernetes", _kubernetes(cluster))
     await dump.read("DaemonSets", _listed(cluster, DAEMONSET, "daemonsets"))
     await dump.read(
@@ -85,7 +74,7 @@ async def cluster(
     await dump.read("ConfigMaps and settings", _config_maps(cluster, space))
     await _states(dump, cluster, space)
     if raw is not None:
-        await _running(dump, cluster, options, raw)
+        await _running(dump, cluster, space, raw)
 
 
 async def _versions() -> Parts:
@@ -107,9 +96,9 @@ def _libraries() -> list[str]:
     requirements = importlib.metadata.requires("gitops-ds") or ()
     return sorted(
         {
-            re.split(r"[^\w.-]", one, maxsplit=1)[0]
-            for one in requirements
-            if "extra == 'dev'" not in one
+            re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+            for requirement in requirements
+            if "extra == 'dev'" not in requirement
         }
     )
 
@@ -136,10 +125,10 @@ def _settings(file: str, data: bytes) -> Any:
     receivers = content.get("notify") if isinstance(content, dict) else None
     if isinstance(content, dict) and isinstance(receivers, list):
         hidden = [
-            {**one, "url": texts.origin(one["url"])}
-            if isinstance(one, dict) and isinstance(one.get("url"), str)
-            else one
-            for one in receivers
+            {**receiver, "url": texts.origin(receiver["url"])}
+            if isinstance(receiver, dict) and isinstance(receiver.get("url"), str)
+            else receiver
+            for receiver in receivers
         ]
         return {**content, "notify": hidden}
     return content
@@ -280,28 +269,31 @@ async def _states(dump: Dump, cluster: ClusterReader, space: str) -> None:
         await dump.read(f"state of {owner}", one(owner))
 
 
-async def _running(dump: Dump, cluster: ClusterReader, options: DumpOptions, raw: Raw) -> None:
+async def _running(
+    dump: Dump, cluster: ClusterReader, space: str, reader: tuple[Raw, DumpLimits]
+) -> None:
+    raw, limits = reader
     """Logs and metrics of the service's own pods, including the logs before a restart."""
     try:
-        listing = await cluster.list(POD, Selection(options.namespace, _SERVICE))
+        listing = await cluster.list(POD, Selection(space, _SERVICE))
     except errors.ClusterError as error:
         dump.missing.append(f"pods of the service: {error}")
         return
     if not listing.items:
         dump.missing.append(
-            f"logs and metrics: no pod with the label {_SERVICE} in namespace {options.namespace}"
+            f"logs and metrics: no pod with the label {_SERVICE} in namespace {space}"
         )
     wishes: dict[str, tuple[str, dict[str, str]]] = {}
     for body in islice(listing.items, _PODS):
         name = str(body["metadata"]["name"])
-        path = f"/api/v1/namespaces/{options.namespace}/pods/{name}"
+        path = f"/api/v1/namespaces/{space}/pods/{name}"
         for container in (body.get("spec") or {}).get("containers") or ():
             container_name = str(container["name"])
             query = {
                 "container": container_name,
                 "tailLines": str(_TAIL),
                 "timestamps": "true",
-                "limitBytes": str(options.limits.log),
+                "limitBytes": str(limits.log),
             }
             wishes[f"logs/{name}.{container_name}.log"] = f"{path}/log", query
             if _restarted(body, container_name):
@@ -311,19 +303,21 @@ async def _running(dump: Dump, cluster: ClusterReader, options: DumpOptions, raw
                 )
         wishes[f"metrics/{name}.txt"] = f"{path}:{_port(body)}/proxy/metrics", {}
     for file, (path, query) in wishes.items():
-        await dump.read(file, _text(file, raw(path, query, options.limits.log), options.limits.log))
+        await dump.read(file, _text(file, raw(path, query, limits.log), limits.log))
 
 
 def _restarted(body: Body, container: str) -> bool:
     statuses = (body.get("status") or {}).get("containerStatuses") or ()
-    return any(one.get("name") == container and one.get("restartCount") for one in statuses)
+    return any(
+        status.get("name") == container and status.get("restartCount") for status in statuses
+    )
 
 
 def _port(body: Body) -> int:
     ports = [
         port
-        for one in (body.get("spec") or {}).get("containers") or ()
-        for port in one.get("ports") or ()
+        for container in (body.get("spec") or {}).get("containers") or ()
+        for port in container.get("ports") or ()
     ]
     return next((int(port["containerPort"]) for port in ports if port.get("name") == "http"), 8080)
 

@@ -10,10 +10,16 @@ import click
 
 from gitops_ds.cli import history
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import candidates, options
+from gitops_ds.cli.parameters import candidates, formats, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.source.git.repository import Repository
+
+
+HEAD = [
+    *("NODE", "AGENT", "POD", "STATE", "REVISION"),
+    *("COMMIT", "AUTHOR", "WHEN", "CHANGE-CAUSE", "FILE"),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,18 +30,16 @@ class TraceArgs(options.ConnectionArgs, options.CommonArgs):
     directory: str | None
     path: str
     namespace: str
-    output: str
+    output: formats.Output
 
 
-@click.command()
+@options.command(TraceArgs)
 @click.argument("what", shell_complete=candidates.traced)
 @options.directory_of_commits
 @options.inside
 @options.in_namespace
 @options.connection
-@options.output("text", "json", "yaml")
-@options.common
-@options.typed(TraceArgs)
+@formats.output("text", "json", "yaml")
 async def trace(args: TraceArgs) -> int:
     """Show pod, node, revision, commit, author, file and line for pod/NAME, node/NAME, ds/NAME or
     commit/SHA.
@@ -54,36 +58,20 @@ async def trace(args: TraceArgs) -> int:
         return await traced_pods.traced(found, repository, named.path)
 
     items = await history.with_authors(named, traced)
-    if args.output != "text":
-        document = options.document("Trace", items=items)
-        options.show_json(document) if args.output == "json" else options.show_yaml(document)
+    if not args.output.is_table:
+        formats.write(args.output, formats.document("Trace", items=items))
         return 0
-    head = [
-        "NODE",
-        "AGENT",
-        "POD",
-        "STATE",
-        "REVISION",
-        "COMMIT",
-        "AUTHOR",
-        "WHEN",
-        "CHANGE-CAUSE",
-        "FILE",
-    ]
-    click.echo(table.columns(head, [_trace_row(item) for item in items]), nl=False)
+    click.echo(table.columns(HEAD, [_trace_row(item) for item in items]), nl=False)
     return 0
 
 
 def _trace_row(item: dict[str, Any]) -> list[str]:
     from gitops_ds.core.objects import short
 
-    agent, revision = (
-        f"{item['agent']['namespace']}/{item['agent']['name']}",
-        str(item["revision"] or ""),
-    )
+    agent = f"{item['agent']['namespace']}/{item['agent']['name']}"
     file = f"{item['file']}:{item['line']}" if item["line"] else item["file"]
     state = item["reason"] or item["state"]
     return [
-        *(item["node"], agent, item["pod"], state, revision),
+        *(item["node"], agent, item["pod"], state, str(item["revision"] or "")),
         *(short(item["commit"]), item["author"], item["committed"], item["changeCause"], file),
     ]

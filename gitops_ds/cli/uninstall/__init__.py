@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gitops_ds.cli.parameters import options
+from gitops_ds.cli.parameters import formats, options
 from gitops_ds.core.plain_text import counted
 
 
@@ -20,10 +20,10 @@ class UninstallArgs(options.ConnectionArgs, options.CommonArgs):
     all_owners: bool
     dry_run: bool
     yes: bool
-    output: str
+    output: formats.Output
 
 
-@click.command()
+@options.command(UninstallArgs)
 @options.option(
     "--owner",
     default="",
@@ -33,9 +33,7 @@ class UninstallArgs(options.ConnectionArgs, options.CommonArgs):
 @options.option("--dry-run", is_flag=True, help="Print the objects only.")
 @options.option("--yes", is_flag=True, help="Do not prompt for confirmation.")
 @options.connection
-@options.output("text", "json")
-@options.common
-@options.typed(UninstallArgs)
+@formats.output("text", "json")
 async def uninstall(args: UninstallArgs) -> int:
     """Remove labels, annotations, field ownership and state of gitops-ds from the cluster; no pod
     restarts.
@@ -82,7 +80,7 @@ def _show(args: UninstallArgs, what: Any, *, handed_back: int) -> None:
             "taintedNodes": [*what.tainted],
             "handedBack": handed_back,
         }
-        options.show_json(options.document("Uninstall", **fields))
+        formats.show_json(formats.document("Uninstall", **fields))
         return
     for key in what.objects if args.dry_run else ():
         click.echo(f"would hand back {key}")

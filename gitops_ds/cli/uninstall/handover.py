@@ -85,7 +85,7 @@ async def look(cluster: ClusterReader, namespace: str, owner: str) -> Handover:
             f"there is {there}"
         )
     owners = {owner: states[owner]} if owner else states
-    inventory = sorted({key for one in owners.values() for key in one.inventory})
+    inventory = sorted({key for state in owners.values() for key in state.inventory})
     resources, _ = await live_state.resources_of(
         cluster, Bundle(None, ClusterFacts(), {}), inventory
     )
@@ -111,7 +111,9 @@ async def _tainted(cluster: ClusterReader) -> tuple[str, ...]:
     except errors.Forbidden:
         return ()
     own = startup_taints.OWN.key
-    return tuple(sorted(node.name for node in listed if own in {one.key for one in node.taints}))
+    return tuple(
+        sorted(node.name for node in listed if own in {taint.key for taint in node.taints})
+    )
 
 
 async def _labelled(cluster: ClusterReader, owner: str) -> Mapping[Key, Resource]:

@@ -145,34 +145,41 @@ async def polled_agents(
         await asyncio.sleep(POLL_SECONDS)
 
 
+Fleet = tuple[Agent, ...]
+
+
 async def follow(
-    cluster: ClusterReader, options: WatchOptions, show: Callable[[tuple[Agent, ...]], None]
+    cluster: ClusterReader,
+    options: WatchOptions,
+    show: Callable[[Fleet], None],
+    which: Callable[[Fleet], Fleet] = tuple,
 ) -> None:
-    """Shows all agents at the start and after each change (without permission to watch nodes, after
-    each read), until cancelled. Raises ClusterError for a permanent error.
+    """Shows the agents that `which` returns at the start and after each change (without permission
+    to watch nodes, after each read), until cancelled. Raises ClusterError for a permanent error.
     """
     await cluster.version()
     try:
         async with watching(cluster, options) as watched:
-            await watched.unless_failed(_follow(cluster, options, watched, show))
+            await watched.unless_failed(_follow(cluster, options, watched, (show, which)))
     except errors.Forbidden:
         async for agents in polled_agents(
             cluster, options.state_namespace, options.clock, options.say
         ):
-            show(agents)
+            show(which(agents))
 
 
 async def _follow(
     cluster: ClusterReader,
     options: WatchOptions,
     watched: WatchedAgents,
-    show: Callable[[tuple[Agent, ...]], None],
+    shown: tuple[Callable[[Fleet], None], Callable[[Fleet], Fleet]],
 ) -> None:
+    show, which = shown
     loop, read_at, owners = asyncio.get_running_loop(), -math.inf, Owners({}, {})
     changes = watched.tracker.changed()
     await synced(watched)
     while True:
-        agents = watched.tracker.agents()
+        agents = which(watched.tracker.agents())
         if loop.time() - read_at >= STATE_SECONDS:
             with contextlib.suppress(errors.ClusterUnreachable, errors.ServerFault):
                 owners = await fleet_agents.read_owners(

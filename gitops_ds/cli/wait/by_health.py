@@ -1,4 +1,4 @@
-"""Waits for the rollout of one DaemonSet by its health, on watches (`wait`, `status --watch`).
+"""Waits for the rollout of one DaemonSet by its health, on watches (`wait`, `rollback --wait`).
 
 A rollout is done when `daemonsets.rollout_status` reports it, as `kubectl rollout status` does.
 Health adds what the status does not contain: nodes that only join, and failures of the template,
@@ -8,15 +8,13 @@ which end a wait at once.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import math
 import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from gitops_ds.cli.wait import rollout_by_status, watched_agents
-from gitops_ds.cli.wait.rollout_by_status import RolloutListener
+from gitops_ds.cli.wait import by_status, watched_agents
+from gitops_ds.cli.wait.by_status import RolloutListener
 from gitops_ds.cli.wait.watched_agents import WatchOptions
 from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import ClusterReader
@@ -51,7 +49,7 @@ class WaitOptions(msgspec.Struct, frozen=True):
     seconds: float = 600.0
     includes: Callable[[CommitId], Awaitable[bool]] | None = None
     clock: Callable[[], float] = time.time
-    progress: Callable[[Key, RolloutProgress], None] = rollout_by_status.ignore
+    progress: Callable[[Key, RolloutProgress], None] = by_status.ignore
 
 
 async def wait_for_rollout(
@@ -84,55 +82,6 @@ async def wait_for_rollout(
     except TimeoutError:
         why = f"not done after {options.seconds:g} seconds: {last or 'the cluster was not read'}"
         raise errors.TimedOut("; ".join(filter(None, (why, await wait.unattended())))) from None
-
-
-async def follow(
-    cluster: ClusterReader,
-    state_namespace: str,
-    options: WaitOptions,
-    show: Callable[[Agent | str], None],
-) -> None:
-    """Shows the agent after each change (without permission to watch nodes, after each read) until
-    cancelled; errors that are retried are shown as text.
-
-    Raises NotFound without such a DaemonSet, and ClusterError for a permanent error.
-    """
-    await cluster.version()
-    watch = WatchOptions(state_namespace, options.clock, show)
-    try:
-        async with watched_agents.watching(cluster, watch) as watched:
-            await watched.unless_failed(_follow(cluster, state_namespace, options, (watched, show)))
-    except errors.Forbidden:
-        async for fleet in watched_agents.polled_agents(
-            cluster, state_namespace, options.clock, show
-        ):
-            show(agents.find_agent(fleet, options.name, options.namespace))
-
-
-async def _follow(
-    cluster: ClusterReader,
-    state_namespace: str,
-    options: WaitOptions,
-    watch: tuple[watched_agents.WatchedAgents, Callable[[Agent | str], None]],
-) -> None:
-    watched, show = watch
-    loop, read_at, state = asyncio.get_running_loop(), -math.inf, None
-    changes = watched.tracker.changed()
-    await watched_agents.synced(watched)
-    while True:
-        agent = agents.find_agent(watched.tracker.agents(), options.name, options.namespace)
-        if state is None or loop.time() - read_at >= watched_agents.STATE_SECONDS:
-            with contextlib.suppress(errors.ClusterUnreachable, errors.ServerFault):
-                state, read_at = (
-                    await agents.with_state(cluster, state_namespace, agent),
-                    loop.time(),
-                )
-        show(replace(agent, state=state.state, source=state.source) if state else agent)
-        # a status that only its service writes is read with the next state
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(source_status_store.HEARTBEAT / 10):
-                while agent.key not in await anext(changes):
-                    pass
 
 
 def _edited(agent: Agent, failed: errors.FailedRollout | None) -> str:
@@ -239,7 +188,7 @@ class _Wait(msgspec.Struct):
         while True:
             failed: errors.FailedRollout | None = None
             try:
-                await rollout_by_status.wait_for_rollouts(self.cluster, [key], None, listener)
+                await by_status.wait_for_rollouts(self.cluster, [key], None, listener)
             except errors.FailedRollout as error:
                 failed = error
             now = options.clock()

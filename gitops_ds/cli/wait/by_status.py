@@ -205,7 +205,7 @@ class _PendingRollouts:
     def _follow_target(self, key: Key, body: Body) -> None:
         """Watches the target revisions when a DaemonSet of their namespace has one."""
         target = daemonset_statements.target_name(annotations_of(body))
-        followed = {one.namespace for one in self._targets}
+        followed = {key.namespace for key in self._targets}
         self._targets.pop(key, None)
         if target:
             self._targets[key] = target
