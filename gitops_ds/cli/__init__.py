@@ -37,8 +37,8 @@ class Commands(click.Group):
         """The command; None if unknown."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"gitops_ds.cli.{COMMANDS[cmd_name].module}")
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(importlib.import_module(f"gitops_ds.cli.{name}"), name)
         command.epilog = examples.text(cmd_name)
         return command
 

@@ -1,4 +1,5 @@
-"""The table of commands: module, summary, and what each may write. It imports no command.
+"""The table of commands: the summary of each, and what it may write. It imports no command: `NAME`
+is the function of that name in the module or folder of that name beside this one.
 
 A command gets a client that writes to the cluster only if its row has an entry for it:
 `options.AccessArgs` and `client.connect` read `declared`.
@@ -33,9 +34,8 @@ class Writes(NamedTuple):
 
 
 class CommandEntry(NamedTuple):
-    """A command: its module in this package, its line in `--help`, and what it may write."""
+    """A command: its line in `--help`, and what it may write."""
 
-    module: str
     summary: str
     writes: Writes
 
@@ -45,25 +45,22 @@ _NOTHING = Writes()
 GROUPS: dict[str, dict[str, CommandEntry]] = {
     "Start": {
         "demo": CommandEntry(
-            "demo", "Play a rollout, a failure and its revert on a simulated cluster.", _NOTHING
+            "Play a rollout, a failure and its revert on a simulated cluster.", _NOTHING
         ),
         "init": CommandEntry(
-            "init",
             "Write a small valid repository to begin with.",
             Writes(files="the files of the new repository"),
         ),
         "adopt": CommandEntry(
-            "init",
             "Write a repository from the DaemonSets of a cluster.",
             Writes(files="the files of the new repository"),
         ),
         "doctor": CommandEntry(
-            "doctor", "Check settings, Git, cluster and permissions.", Writes(cache=_RENDERED)
+            "Check settings, Git, cluster and permissions.", Writes(cache=_RENDERED)
         ),
     },
     "Files and pull requests": {
         "check": CommandEntry(
-            "check",
             "Check a repository, as a pull request would be.",
             Writes(
                 cache=("git", "renders", "checks"),
@@ -71,31 +68,26 @@ GROUPS: dict[str, dict[str, CommandEntry]] = {
             ),
         ),
         "render": CommandEntry(
-            "render", "Print the rendered manifests of a repository.", Writes(cache=_RENDERED)
+            "Print the rendered manifests of a repository.", Writes(cache=_RENDERED)
         ),
         "explain": CommandEntry(
-            "render",
             "Print a value and every file and line that sets it.",
             Writes(cache=_RENDERED),
         ),
         "comment": CommandEntry(
-            "comment",
             "Post a check's report as a comment of its pull request.",
             Writes(git="the comment, and the status of the commit"),
         ),
-        "snapshot": CommandEntry(
-            "snapshot", "Print a cluster snapshot as JSON, for checks.", _NOTHING
-        ),
+        "snapshot": CommandEntry("Print a cluster snapshot as JSON, for checks.", _NOTHING),
     },
     "Deploy": {
         "plan": CommandEntry(
-            "plan", "Show the changes of an apply, without applying.", Writes(cache=_RENDERED)
+            "Show the changes of an apply, without applying.", Writes(cache=_RENDERED)
         ),
         "diff": CommandEntry(
-            "plan", "Show the changes of an apply, as kubectl diff does.", Writes(cache=_RENDERED)
+            "Show the changes of an apply, as kubectl diff does.", Writes(cache=_RENDERED)
         ),
         "apply": CommandEntry(
-            "apply",
             "Fetch, check, plan and apply a commit once.",
             Writes(
                 cluster={
@@ -108,7 +100,6 @@ GROUPS: dict[str, dict[str, CommandEntry]] = {
             ),
         ),
         "run": CommandEntry(
-            "run",
             "Run the service: the deployer and the DaemonSet controller.",
             Writes(
                 cluster={
@@ -128,70 +119,58 @@ GROUPS: dict[str, dict[str, CommandEntry]] = {
             ),
         ),
         "wait": CommandEntry(
-            "status",
             "Wait for the rollout of a DaemonSet, as kubectl rollout status.",
             Writes(cache=_CLONE),
         ),
     },
     "Observe": {
         "get": CommandEntry(
-            "get",
             "List the DaemonSets of a cluster, with commit and health.",
             Writes(cache=_CLONE),
         ),
-        "status": CommandEntry("status", "Show one DaemonSet, node by node.", _NOTHING),
+        "status": CommandEntry("Show one DaemonSet, node by node.", _NOTHING),
         "sources": CommandEntry(
-            "sources",
             "List the followed repositories and the state of their newest commit.",
             _NOTHING,
         ),
-        "events": CommandEntry("events", "List events, newest last.", _NOTHING),
+        "events": CommandEntry("List events, newest last.", _NOTHING),
         "history": CommandEntry(
-            "history",
             "List revisions, commits and authors of a DaemonSet.",
             Writes(cache=_CLONE),
         ),
         "trace": CommandEntry(
-            "history",
             "Trace a pod, node or DaemonSet to its commit, author and line.",
             Writes(cache=_RENDERED),
         ),
         "drift": CommandEntry(
-            "commits",
             "Show drift of the cluster, and write the commit that keeps it.",
             Writes(git=_COMMIT, cache=_RENDERED),
         ),
     },
     "Change by a commit": {
         "rollback": CommandEntry(
-            "commits",
             "Write the commit that restores an earlier pod template.",
             Writes(git=f"{_COMMIT}; a pull request, with `--pull-request`", cache=_RENDERED),
         ),
         "restart": CommandEntry(
-            "commits",
             "Write the commit that restarts a DaemonSet's pods.",
             Writes(git=_COMMIT, cache=_RENDERED),
         ),
     },
     "Control the service": {
         "reconcile": CommandEntry(
-            "requests",
             "Request a reconciliation of the service now.",
             Writes(cluster={"configmaps": _REQUEST}),
         ),
         "suspend": CommandEntry(
-            "requests",
             "Suspend the writes of a repository or an agent.",
             Writes(cluster={"configmaps": _REQUEST, "daemonsets": "that of an agent"}),
         ),
         "resume": CommandEntry(
-            "requests",
             "Resume the writes of a repository or an agent.",
             Writes(cluster={"configmaps": _REQUEST, "daemonsets": "that of an agent"}),
         ),
         "hold": CommandEntry(
-            "requests",
             "Put a commit on hold: it is not applied.",
             Writes(
                 cluster={"configmaps": _REQUEST, "daemonsets": "the hold of its rollouts"},
@@ -199,7 +178,6 @@ GROUPS: dict[str, dict[str, CommandEntry]] = {
             ),
         ),
         "release": CommandEntry(
-            "requests",
             "Release a commit that is on hold, or whose rollout was halted.",
             Writes(
                 cluster={
@@ -211,7 +189,6 @@ GROUPS: dict[str, dict[str, CommandEntry]] = {
             ),
         ),
         "approve": CommandEntry(
-            "approve",
             "Approve a plan that exceeds the guards, or a stage of a rollout.",
             Writes(
                 cluster={
@@ -225,12 +202,10 @@ GROUPS: dict[str, dict[str, CommandEntry]] = {
     },
     "Support": {
         "support-dump": CommandEntry(
-            "support_dump",
             "Write a redacted archive for a bug report.",
             Writes(files="the archive"),
         ),
         "uninstall": CommandEntry(
-            "uninstall",
             "Remove gitops-ds from the objects of a cluster; no pod restarts.",
             Writes(
                 cluster={
@@ -242,11 +217,9 @@ GROUPS: dict[str, dict[str, CommandEntry]] = {
                 }
             ),
         ),
-        "completion": CommandEntry(
-            "completion", "Print the completion script for a shell.", _NOTHING
-        ),
-        "version": CommandEntry("completion", "Print the versions.", _NOTHING),
-        "help": CommandEntry("completion", "Print the help of a command.", _NOTHING),
+        "completion": CommandEntry("Print the completion script for a shell.", _NOTHING),
+        "version": CommandEntry("Print the versions.", _NOTHING),
+        "help": CommandEntry("Print the help of a command.", _NOTHING),
     },
 }
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}

@@ -1,4 +1,4 @@
-"""`gitops-ds completion`, `version` and `help`."""
+"""`gitops-ds completion`: the completion of a shell, and that of the plugin of kubectl."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds import __version__
-from gitops_ds.cli.parameters import candidates, options
+from gitops_ds.cli.parameters import options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +55,9 @@ def plugin_completions(words: Sequence[str]) -> str:
         items = completion.get_completions(list(before), incomplete)
     except Exception:  # a message would corrupt the prompt
         items = []
-    plain = [one for one in items if one.type == "plain"]
-    lines = [f"{one.value}\t{one.help}" if one.help else str(one.value) for one in plain]
-    directive = max((_DIRECTIVES.get(one.type, NO_FILES) for one in items), default=NO_FILES)
+    plain = [item for item in items if item.type == "plain"]
+    lines = [f"{item.value}\t{item.help}" if item.help else str(item.value) for item in plain]
+    directive = max((_DIRECTIVES.get(item.type, NO_FILES) for item in items), default=NO_FILES)
     return "".join(f"{line}\n" for line in (*lines, f":{directive}"))
 
 
@@ -67,58 +66,3 @@ def kubectl() -> None:
     plugin.
     """
     click.echo(plugin_completions(sys.argv[1:]), nl=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class VersionArgs:
-    """The arguments and options of `gitops-ds version`."""
-
-    output: str
-
-
-@click.command()
-@options.output("text", "json")
-@options.typed(VersionArgs)
-def version(args: VersionArgs) -> int:
-    """Print the versions of gitops-ds, Python and the included Kubernetes schemas."""
-    import platform
-
-    from gitops_ds.kube.apimachinery import kubernetes_versions
-
-    versions = {
-        "gitops-ds": __version__,
-        "python": platform.python_version(),
-        "kubernetes": kubernetes_versions.RANGE,
-    }
-    if args.output == "json":
-        options.show_json(options.document("Version", **versions))
-    else:
-        for name, text in versions.items():
-            click.echo(f"{name} {text}")
-    return 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class HelpArgs:
-    """The arguments of `gitops-ds help`."""
-
-    command: str
-
-
-@click.command()
-@click.argument("command", required=False, default="", shell_complete=candidates.commands)
-@options.typed(HelpArgs)
-def help(args: HelpArgs) -> int:
-    """Print the help of a command; without COMMAND list the commands."""
-    from gitops_ds.cli import cli
-
-    context = click.get_current_context()
-    top = context.find_root()
-    if not args.command:
-        click.echo(cli.get_help(top))
-        return 0
-    name, command, _ = cli.resolve_command(top, [args.command])
-    if command is not None:
-        with command.make_context(name, [], parent=top, resilient_parsing=True) as about:
-            click.echo(command.get_help(about))
-    return 0

@@ -36,7 +36,7 @@ class RunArgs(options.ConnectionArgs, options.CommonArgs):
     cluster: str | None
 
 
-@click.command()
+@options.command(RunArgs)
 @options.option(
     "--settings", shell_complete=candidates.files, help="The settings file; options override it."
 )
@@ -83,8 +83,6 @@ class RunArgs(options.ConnectionArgs, options.CommonArgs):
     help="The name of a file in clusters/, without .yaml.",
 )
 @options.connection
-@options.common
-@options.typed(RunArgs)
 def run(args: RunArgs) -> int:
     """Run the deployer and the DaemonSet controller until SIGTERM."""
     from gitops_ds.service import event_loop
@@ -189,11 +187,11 @@ def _repositories(
         every = Duration(args.interval)
         configured = tuple(
             replace(
-                one,
+                repository,
                 interval=every,
                 jitter=Ratio("10%"),
-                retry_interval=min(one.retry_interval, every),
+                retry_interval=min(repository.retry_interval, every),
             )
-            for one in configured
+            for repository in configured
         )
-    return tuple(replace(one, **changes) for one in configured)
+    return tuple(replace(repository, **changes) for repository in configured)

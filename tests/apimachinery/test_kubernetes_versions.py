@@ -29,7 +29,7 @@ NAMED = {
     "docs/reference/commands/doctor.md": (f"cluster: Kubernetes v{RELEASE}\n",),
     "docs/guides/service.md": (f"Kubernetes v{RELEASE}\n",),
     "docs/api-server-differences.md": (f"\nKubernetes {NEWEST}. ", f"are those of {NEWEST} |"),
-    "gitops_ds/cli/commands/init/repository/clusters/main.yaml": (
+    "gitops_ds/cli/init/repository/clusters/main.yaml": (
         f'kubernetes: ["{NEWEST}"]',
         f"{RANGE}\n",
     ),
@@ -43,7 +43,7 @@ EXAMPLES = (
     "examples-repo/clusters/dev-1.yaml",
     "examples-repo/clusters/us-1.yaml",
     "gitops_ds/checks/pages/DS009.md",
-    "gitops_ds/cli/commands/init/repository/clusters/main.yaml",
+    "gitops_ds/cli/init/repository/clusters/main.yaml",
 )
 
 

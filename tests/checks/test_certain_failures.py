@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.checks.engine import catalogue
-from gitops_ds.cli.commands import cluster_snapshot
+from gitops_ds.cli.snapshot import cluster_snapshot
 from gitops_ds.core.live import Live
 from tests.checks.test_cluster_rules import Body, prepared
 from tests.plan.world import daemonset

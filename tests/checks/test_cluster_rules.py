@@ -14,7 +14,7 @@ from gitops_ds.checks.change import object_changes
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine.check import check
 from gitops_ds.checks.engine.contexts import ChangeSides, ClusterContext
-from gitops_ds.cli.commands import cluster_snapshot
+from gitops_ds.cli.snapshot import cluster_snapshot
 from gitops_ds.core.finding import Finding
 from gitops_ds.core.live import Live, Node
 from gitops_ds.core.objects import Digest, key_of

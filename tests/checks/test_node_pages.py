@@ -19,9 +19,9 @@ import pytest
 from gitops_ds.checks.change import object_changes, promotion
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import catalogue, rule_table
-from gitops_ds.cli.commands import cluster_snapshot
-from gitops_ds.cli.commands.check import run
-from gitops_ds.cli.commands.check.model import CheckInput, CheckOptions
+from gitops_ds.cli.check import run
+from gitops_ds.cli.check.model import CheckInput
+from gitops_ds.cli.snapshot import cluster_snapshot
 from gitops_ds.core.finding import Finding
 from gitops_ds.core.live import Live
 from gitops_ds.core.objects import Body
@@ -117,7 +117,7 @@ def sides_of(rule: str, text: str) -> CheckInput:
 
 
 def found(rule: str, text: str) -> list[Finding]:
-    reported = run.of(sides_of(rule, text), CheckOptions()).findings
+    reported = run.of(sides_of(rule, text)).findings
     assert {finding.rule for finding in reported if finding.refused} <= {rule}, reported
     return [finding for finding in reported if finding.rule == rule]
 

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from gitops_ds.checks.schema import repository_files
-from gitops_ds.cli.commands.check import model
+from gitops_ds.cli.check import model
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.deploy.pipeline import prepare
 from gitops_ds.yaml import parser

@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from gitops_ds.checks.report import findings as report
-from gitops_ds.cli.commands.check import shown_findings
-from gitops_ds.cli.commands.check.model import CheckResult
+from gitops_ds.cli.check import shown_findings
+from gitops_ds.cli.check.model import CheckResult
 from gitops_ds.core.errors import UsageError
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.deploy.pipeline import prepare

@@ -18,7 +18,7 @@ from tests.ci_files import files
 from tests.docs import pages
 from tests.installation import containerfile
 
-SCAFFOLD = files.ROOT / "gitops_ds/cli/commands/init/repository"
+SCAFFOLD = files.ROOT / "gitops_ds/cli/init/repository"
 
 
 def valid(schema: str, file: Path) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeVar
 
 import click
 from click.testing import CliRunner, Result
 
 from gitops_ds import cli
 from gitops_ds.cli import command_table
+
+T = TypeVar("T")
 
 
 def command(name: str) -> click.Command:
@@ -26,6 +29,13 @@ OPTIONS = [
     if isinstance(option, click.Option)
 ]
 ALONE = dict.fromkeys(("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI_PROJECT_URL"))
+
+
+def parsed(kind: type[T], name: str, *words: str | Path, **options: object) -> T:
+    """The arguments of a command line, as its command gets them; options also by their names."""
+    given = [f"--{option.replace('_', '-')}={value}" for option, value in options.items()]
+    context = COMMANDS[name].make_context(name, [*map(str, words), *given])
+    return kind(**context.params)
 
 
 def invoked(*words: str | Path, **environment: str | None) -> Result:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands import adopt
+from gitops_ds.cli.adopt import adopted_repository
 from gitops_ds.core import names
 from gitops_ds.kube.apimachinery import defaults
 from gitops_ds.yaml import parser
@@ -43,7 +43,7 @@ def test_fields_of_the_server_are_omitted_and_fields_of_the_user_remain() -> Non
     written["spec"]["template"]["metadata"]["annotations"] = {
         "kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"
     }
-    assert adopt.clean(live(written)) == written
+    assert adopted_repository.clean(live(written)) == written
 
 
 def test_marks_of_other_tools_are_left_out_except_in_the_template() -> None:
@@ -60,12 +60,12 @@ def test_marks_of_other_tools_are_left_out_except_in_the_template() -> None:
         "meta.helm.sh/release-name": "agent",
     }
     body["spec"]["template"]["metadata"]["labels"] |= marks
-    written = adopt.clean(live(body))
+    written = adopted_repository.clean(live(body))
     assert written["metadata"]["labels"] == kept
     assert "annotations" not in written["metadata"]
     assert marks.items() <= written["spec"]["template"]["metadata"]["labels"].items()
     body["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "platform"}
-    assert adopt.clean(live(body))["metadata"]["labels"] == body["metadata"]["labels"]
+    assert adopted_repository.clean(live(body))["metadata"]["labels"] == body["metadata"]["labels"]
 
 
 def found() -> list[Any]:
@@ -85,6 +85,6 @@ def found() -> list[Any]:
 @pytest.mark.parametrize("body", found())
 def test_the_manifest_is_stored_as_the_object_that_it_came_from(body: dict[str, Any]) -> None:
     seen = live(body)
-    cleaned = adopt.clean(seen)
+    cleaned = adopted_repository.clean(seen)
     assert defaults.defaulted(cleaned)["spec"] == seen["spec"]
     assert len(str(cleaned)) < len(str(seen))

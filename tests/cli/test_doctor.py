@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands.doctor import repositories
-from gitops_ds.cli.commands.doctor import service as doctor_service
-from gitops_ds.cli.commands.doctor.result import CheckVerdict
+from gitops_ds.cli.doctor import repositories
+from gitops_ds.cli.doctor import service as doctor_service
+from gitops_ds.cli.doctor.result import CheckVerdict
 from gitops_ds.core.objects import LEASE, NAMESPACE
 from gitops_ds.kube.apimachinery import timestamps
 from gitops_ds.service.settings import service

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from gitops_ds.checks.engine import catalogue, rule_table
-from gitops_ds.cli.commands.check import autofix, run
-from gitops_ds.cli.commands.check.model import CheckInput, CheckOptions, CheckResult
+from gitops_ds.cli.check import autofix, run
+from gitops_ds.cli.check.model import CheckInput, CheckResult
 from gitops_ds.core.finding import Finding
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.values import replace
@@ -50,7 +50,7 @@ def looked_at(rule: str, text: str) -> CheckResult:
 
 
 def look(snapshot: SourceTree) -> CheckResult:
-    return run.of(CheckInput(snapshot, None, {}), CheckOptions(namespace="logging"))
+    return run.of(CheckInput(snapshot, None, {}, namespace="logging"))
 
 
 def fixable(findings: tuple[Finding, ...], *, unsafe: bool) -> set[Finding]:
@@ -101,7 +101,7 @@ def test_a_fix_of_a_rule_over_a_fleet_or_a_change_holds(rule: str, number: int) 
 
 
 def _look_again(sides: CheckInput, snapshot: SourceTree) -> CheckResult:
-    return run.of(replace(sides, head=snapshot), CheckOptions())
+    return run.of(replace(sides, head=snapshot))
 
 
 def assert_comments_stay(before: str, after: str) -> None:

@@ -13,10 +13,10 @@ import click
 import jsonschema
 import pytest
 
-from gitops_ds.cli.commands import events as commands_events
-from gitops_ds.cli.commands import watched_agents
-from gitops_ds.cli.commands.events import Happening
+from gitops_ds.cli.events import event_list
+from gitops_ds.cli.events.event_list import Happening
 from gitops_ds.cli.output import table
+from gitops_ds.cli.wait import watched_agents
 from gitops_ds.core.objects import DAEMONSET, EVENT, NAMESPACE
 from gitops_ds.status.agents import Agent
 from gitops_ds.testing import simulator
@@ -280,7 +280,7 @@ async def test_a_watch_of_events_shows_each_once() -> None:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "logging"}}
         await cluster.create(NAMESPACE, namespace)
         await cluster.create(EVENT, body("one"))
-        work = commands_events.follow(cluster, "gitops-ds", show, lambda _: None)
+        work = event_list.follow(cluster, "gitops-ds", show, lambda _: None)
         async with in_background(work):
             await cluster.create(EVENT, body("two"))
             await asyncio.sleep(30)

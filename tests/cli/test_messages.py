@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.cli.commands import history, service_requests
+from gitops_ds.cli.requests import service_requests
+from gitops_ds.cli.trace import traced_pods
 from gitops_ds.core import errors
 from gitops_ds.core.events import requests
 from gitops_ds.core.objects import CommitId
@@ -52,7 +53,7 @@ def test_the_advice_for_a_repository_without_a_commit_is_to_commit(tmp_path: Pat
 )
 def test_a_trace_without_a_result_names_the_requested_kind(kind: str, words: str) -> None:
     with pytest.raises(errors.NoMatch, match=f"no pod of a DaemonSet in namespace y {words}"):
-        history.found((), kind, "x", "y")
+        traced_pods.found((), kind, "x", "y")
 
 
 @pytest.mark.sampled

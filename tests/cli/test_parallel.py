@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands.check import parallel, run
-from gitops_ds.cli.commands.check.model import CheckInput, CheckOptions, CheckResult
+from gitops_ds.cli.check import parallel, run
+from gitops_ds.cli.check.model import CheckInput, CheckResult
 from gitops_ds.core.sources.source_tree import CachedResults, SourceTree
 from gitops_ds.core.values import replace
 from tests.checks.test_rule_pages import GOOD
@@ -62,29 +62,22 @@ def alone() -> Iterator[Callable[..., Any]]:
 
 def what_the_other_found() -> None:
     whole = sides()
-    with parallel.shared(whole, CheckOptions()) as shared:
+    with parallel.shared(whole) as shared:
         if shared is whole:  # a machine with one processor
             return
-        expected = outcome(run.of(whole, CheckOptions()))
-        other = parallel.SecondProcess(whole.head, CheckOptions())
+        expected = outcome(run.of(whole))
+        other = parallel.SecondProcess(whole)
         clean = other.clean(wait=True)
         other.end()
         assert clean is not None
         assert [len(digests) for digests in clean.values()] == [MANY - 9]
-        assert (
-            outcome(
-                run.of(
-                    whole.with_head(replace(whole.head, cached=CachedResults(clean=clean))),
-                    CheckOptions(),
-                )
-            )
-            == expected
-        )
-        assert outcome(run.of(shared, CheckOptions())) == expected
+        cached = replace(whole.head, cached=CachedResults(clean=clean))
+        assert outcome(run.of(whole.with_head(cached))) == expected
+        assert outcome(run.of(shared)) == expected
 
 
 def an_other_that_was_killed() -> None:
-    other = parallel.SecondProcess(sides().head, CheckOptions())
+    other = parallel.SecondProcess(sides())
     os.kill(other.pid, signal.SIGKILL)
     assert other.clean(wait=True) is None
     other.end()
@@ -94,17 +87,17 @@ def an_other_that_was_killed() -> None:
 
 def what_is_asked_of_an_other_that_was_ended() -> None:
     whole = sides()
-    other = parallel.SecondProcess(whole.head, CheckOptions())
+    other = parallel.SecondProcess(whole)
     other.end()
     assert other.clean() is None
-    with parallel.shared(whole, CheckOptions()) as shared:
+    with parallel.shared(whole) as shared:
         pass
     # as --fix does, after the first check
-    assert outcome(run.of(shared, CheckOptions())) == outcome(run.of(whole, CheckOptions()))
+    assert outcome(run.of(shared)) == outcome(run.of(whole))
 
 
 def an_other_whose_work_fails() -> None:
-    other = parallel.SecondProcess(sides().head, CheckOptions(clusters=("there-is-none",)))
+    other = parallel.SecondProcess(replace(sides(), clusters=("there-is-none",)))
     assert other.clean(wait=True) is None
     other.end()
 
@@ -116,7 +109,7 @@ def where_it_is_not_worth_it() -> None:
         sides(cached=CachedResults({"a": b"b"})),
         sides(consumed=frozenset([PurePosixPath("000.yaml")])),
     ):
-        with parallel.shared(one, CheckOptions()) as same:
+        with parallel.shared(one) as same:
             assert same is one
 
 

@@ -12,8 +12,8 @@ from click.testing import Result
 
 from gitops_ds import cli
 from gitops_ds.checks.report.findings import CheckedObject, Report
-from gitops_ds.cli.commands.check import result_cache
-from gitops_ds.cli.commands.check.result_cache import CachedReport, ResultCache
+from gitops_ds.cli.check import result_cache
+from gitops_ds.cli.check.result_cache import CachedReport, ResultCache
 from gitops_ds.core.finding import Finding, Fix, Mend, Place, Severity
 from gitops_ds.core.objects import Key, ListMember
 from gitops_ds.core.redaction.report import ReportSecrets

@@ -16,9 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.checks.engine import check as validation
-from gitops_ds.cli.commands.check import run as check_run
-from gitops_ds.cli.commands.check.model import CheckInput, CheckOptions, CheckResult
-from gitops_ds.cli.commands.check.result_cache import ResultCache
+from gitops_ds.cli.check import run as check_run
+from gitops_ds.cli.check.model import CheckInput, CheckResult
+from gitops_ds.cli.check.result_cache import ResultCache
 from gitops_ds.core.sources.source_tree import NO_RESULTS, CachedResults, SourceTree
 from gitops_ds.core.values import replace
 from gitops_ds.source.render import parsed_objects
@@ -37,10 +37,7 @@ SETTINGS = PurePosixPath("gitops-ds.yaml")
 def judged(
     snapshot: SourceTree, known: CachedResults = NO_RESULTS, namespace: str = ""
 ) -> CheckResult:
-    return check_run.of(
-        CheckInput(replace(snapshot, cached=known), None, {}),
-        CheckOptions(namespace=namespace),
-    )
+    return check_run.of(CheckInput(replace(snapshot, cached=known), None, {}, namespace=namespace))
 
 
 def learnt(checked: CheckResult, known: CachedResults = NO_RESULTS) -> CachedResults:

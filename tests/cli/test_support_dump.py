@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.cli.commands.support_dump import archive, collect
-from gitops_ds.cli.commands.support_dump.archive import Dump, DumpLimits
-from gitops_ds.cli.commands.support_dump.collect import DumpOptions
+from gitops_ds.cli.support_dump import archive, collect
+from gitops_ds.cli.support_dump.archive import Dump, DumpLimits
 from gitops_ds.core import errors
 from gitops_ds.core.deployer_state import DeployerState, KnownDrift
 from gitops_ds.core.objects import (
@@ -199,9 +198,8 @@ def played(tmp_path: Path, plant: Plants, limits: DumpLimits) -> tuple[dict[str,
             for resource, body in (*objects(plant), service_pod()):
                 await client.create(resource, body)
             await state_store.save(client, "gitops-ds", "fleet", remembered(plant))
-            wanted = DumpOptions("gitops-ds", str(file), limits)
-            dump = await collect.local(wanted)
-            await collect.cluster(dump, client, wanted, raw)
+            dump = await collect.local(str(file))
+            await collect.cluster(dump, client, "gitops-ds", (raw, limits))
             words = f"refused: token={plant('complaint')}"
             await dump.read("something", failing(words))
             return archive.archive(dump, limits, 0.0)
@@ -263,7 +261,7 @@ async def test_the_dump_has_what_the_controller_decides_from() -> None:
         await there.people.patch(NODE, "", "node-1", {"spec": {"unschedulable": True}})
         await asyncio.sleep(3)
         dump = Dump()
-        await collect.cluster(dump, there.people, DumpOptions(), None)
+        await collect.cluster(dump, there.people, "gitops-ds", None)
         for resource, file, parsed in (
             (POD, "pods.json", pods.pod_of),
             (NODE, "nodes.json", nodes.node_of),
@@ -376,7 +374,7 @@ def leaves(value: Any) -> Iterator[str]:
 def test_settings_that_are_not_yaml_are_named_and_omitted(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("repository: {url: 'xyzzy\n")
-    dump: Dump = simulator.virtual_time.run(collect.local(DumpOptions(settings=str(file))))
+    dump: Dump = simulator.virtual_time.run(collect.local(str(file)))
     assert "settings.json" not in dump.parts
     assert "settings.yaml" in dump.missing[0]
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands import history
-from gitops_ds.cli.commands.commits import git_commit
-from gitops_ds.cli.commands.commits import restart as commands_restart
+from gitops_ds.cli.commits import git_commit
+from gitops_ds.cli.commits.git_commit import WriteTarget
+from gitops_ds.cli.history import revision_history
+from gitops_ds.cli.restart import RestartArgs, restart_commit
+from gitops_ds.cli.trace import traced_pods
 from gitops_ds.core import errors, names
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.objects import CommitId
@@ -19,6 +21,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.rollouts.state import proofs
 from gitops_ds.status.agents import Agent
+from tests.cli import commands
 from tests.rollouts.rollout_world import SECOND
 from tests.status.staged_world import watched
 
@@ -46,13 +49,13 @@ spec:
     ],
 )
 def test_what_is_traced_is_written_as_kubectl_writes_it(text: str, means: tuple[str, str]) -> None:
-    assert history.parse_target(text) == means
+    assert traced_pods.parse_target(text) == means
 
 
 @pytest.mark.parametrize("text", ["agent", "deployment/agent", "pod/", "/agent"])
 def test_anything_else_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(errors.UsageError, match="write pod/NAME, node/NAME, ds/NAME or commit/SHA"):
-        history.parse_target(text)
+        traced_pods.parse_target(text)
 
 
 def repository(directory: Path, files: dict[str, str]) -> open_repository.RepositoryRef:
@@ -73,9 +76,9 @@ def repository(directory: Path, files: dict[str, str]) -> open_repository.Reposi
 def restart(
     named: open_repository.RepositoryRef, name: str = "ds/agent", **options: Any
 ) -> git_commit.Proposed:
-    return asyncio.run(
-        commands_restart.restart(named, commands_restart.RestartOptions(name, **options))
-    )[0]
+    args = commands.parsed(RestartArgs, "restart", name, **options)
+    target = WriteTarget(named, args.proposal())
+    return asyncio.run(restart_commit.restart(target, args.name, args, args.reason))[0]
 
 
 def test_a_restart_is_one_added_annotation_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
@@ -147,9 +150,9 @@ def staged_agent(commit: str, cause: str = "") -> Agent:
 
 async def traced(agent: Agent, named: open_repository.RepositoryRef) -> list[dict[str, Any]]:
     assert agent.target is not None
-    found = history.found([agent], "commit", agent.commit_of(agent.target), "")
+    found = traced_pods.found([agent], "commit", agent.commit_of(agent.target), "")
     async with open_repository.opened(named) as git:
-        return await history.traced(found, git, "")
+        return await traced_pods.traced(found, git, "")
 
 
 def test_a_trace_in_a_staged_rollout_has_the_author_of_its_commit(tmp_path: Path) -> None:
@@ -165,8 +168,8 @@ def test_a_trace_in_a_staged_rollout_has_the_author_of_its_commit(tmp_path: Path
 
 def test_without_git_a_trace_in_a_staged_rollout_has_the_subject_beside_its_commit() -> None:
     agent = staged_agent("a" * 40, "Another agent")
-    found = history.found([agent], "commit", "a" * 40, "")
-    items = asyncio.run(history.traced(found, None, ""))
+    found = traced_pods.found([agent], "commit", "a" * 40, "")
+    items = asyncio.run(traced_pods.traced(found, None, ""))
     assert {one["changeCause"] for one in items} == {"Another agent"}
 
 
@@ -180,7 +183,7 @@ def test_without_git_a_revision_has_no_subject_of_an_earlier_commit() -> None:
     def causes(agent: Agent) -> list[str]:
         commits = {agent.key: {proofs.identity(agent.history[0].template): CommitId("b" * 40)}}
         reverted = replace(agent, state=DeployerState(commits=commits))
-        return [one["changeCause"] for one in asyncio.run(history.history(reverted, None))]
+        return [one["changeCause"] for one in asyncio.run(revision_history.history(reverted, None))]
 
     assert causes(there.agent()) == [""]
     stated = {names.COMMIT: "b" * 40, names.CHANGE_CAUSE: 'Revert "Another agent"'}

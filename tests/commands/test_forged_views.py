@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from gitops_ds.cli.commands import wait, watched_agents
-from gitops_ds.cli.commands.watched_agents import WatchOptions
+from gitops_ds.cli.wait import by_health, watched_agents
+from gitops_ds.cli.wait.watched_agents import WatchOptions
 from gitops_ds.controller.controller import Controller
 from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import ClusterReader
@@ -38,10 +38,10 @@ NO_ROLLOUT = {keys.ROLLOUT_POLICY: None, keys.TARGET: None, keys.PHASE: None}
 async def waited(scene: Scene, cluster: ClusterReader | None = None) -> list[str]:
     """The messages of a wait that ends by its time limit alone."""
     messages: list[str] = []
-    options = wait.WaitOptions("agent", "default", "", 300.0, clock=scene.cluster.server.now)
+    options = by_health.WaitOptions("agent", "default", "", 300.0, clock=scene.cluster.server.now)
     person = cluster or scene.cluster.client("person")
     with pytest.raises(errors.TimedOut):
-        await wait.wait_for_rollout(person, "gitops-ds", options, messages.append)
+        await by_health.wait_for_rollout(person, "gitops-ds", options, messages.append)
     return messages
 
 
@@ -144,6 +144,6 @@ async def test_without_the_announcements_a_view_that_watches_shows_the_annotatio
             refused if readable == "nothing" and request.resource == CONFIG_MAP else None
         ),
     )
-    options = wait.WaitOptions("agent", "default", "", 300.0, clock=scene.cluster.server.now)
-    agent = await wait.wait_for_rollout(person, "gitops-ds", options, lambda _: None)
+    options = by_health.WaitOptions("agent", "default", "", 300.0, clock=scene.cluster.server.now)
+    agent = await by_health.wait_for_rollout(person, "gitops-ds", options, lambda _: None)
     assert agent.seen.daemonset.unannounced == ()

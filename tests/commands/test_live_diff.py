@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from gitops_ds.cli.commands import live_diff
-from gitops_ds.cli.commands.live_diff import ObjectDiff
+from gitops_ds.cli.diff import live_diff
+from gitops_ds.cli.diff.live_diff import ObjectDiff
 from gitops_ds.core.objects import key_of
 from tests.cluster import program
 from tests.cluster.program import Desk

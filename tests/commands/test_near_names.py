@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.cli.commands import adopt, service_requests
+from gitops_ds.cli.adopt import adopted_repository
+from gitops_ds.cli.requests import service_requests
 from gitops_ds.core import errors
 from tests.simulator.setup import daemonset, named, set_up
 
@@ -12,10 +13,10 @@ from tests.simulator.setup import daemonset, named, set_up
 async def test_a_namespace_that_does_not_exist_is_not_adopted_silently() -> None:
     async with set_up(named(range(1)), daemonset()) as there:
         with pytest.raises(errors.NoMatch, match="no namespace defualt; did you mean default"):
-            await adopt.adopt(there.people, ["default", "defualt"])
+            await adopted_repository.adopt(there.people, ["default", "defualt"])
         with pytest.raises(errors.NoMatch, match=r"no namespace monitoring$"):
-            await adopt.adopt(there.people, ["monitoring"])
-        assert (await adopt.adopt(there.people, ["default"])).files
+            await adopted_repository.adopt(there.people, ["monitoring"])
+        assert (await adopted_repository.adopt(there.people, ["default"])).files
 
 
 async def test_the_nearest_daemonset_is_named() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.cli.commands import node_work
-from gitops_ds.cli.output import table
+from gitops_ds.cli.get import node_work, tables
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.live import Taint
 from gitops_ds.core.objects import CONFIG_MAP, Body, CommitId
@@ -68,7 +67,7 @@ async def test_the_waits_are_those_of_the_service() -> None:
         (state,) = (await state_store.load_all(there.people, SPACE)).values()
         (listed,) = node_work.of_agent(agent.seen, state, StartupTaintPolicy())
         assert {**listed, "namespace": "default", "name": "agent"} == {**wait, "node": "node-2"}
-        text = table.nodes(rows, now).splitlines()
+        text = tables.nodes(rows, now).splitlines()
         assert text[0].split() == ["NAME", "STATUS", "WORK", "WAITS", "WAITS", "FOR"]
         assert text[1].split() == ["node-0", "Ready", "Yes", "<none>", "<none>"]
         assert text[3].split()[3:5] == ["30s", "default/agent:"]

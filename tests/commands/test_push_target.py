@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.cli.commands.commits import git_commit
-from gitops_ds.cli.commands.commits.git_commit import Proposal, WriteTarget
+from gitops_ds.cli.commits import git_commit
+from gitops_ds.cli.commits.git_commit import Proposal, WriteTarget
 from gitops_ds.core import errors
 from gitops_ds.deploy.pipeline import open_repository
 from tests.cluster import program

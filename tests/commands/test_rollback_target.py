@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands.commits import rollback
-from gitops_ds.cli.commands.commits.git_commit import Proposal
-from gitops_ds.cli.commands.commits.rollback import RollbackOptions, RollbackResult
+from gitops_ds.cli.commits.git_commit import Proposal
+from gitops_ds.cli.rollback import rollback_commit
+from gitops_ds.cli.rollback.rollback_commit import RollbackOptions, RollbackResult
 from gitops_ds.core import errors
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.deployer_state import DeployerState
@@ -104,7 +104,7 @@ async def roll_back(
 ) -> RollbackResult:
     named = RepositoryRef(repository.address)
     options = RollbackOptions(number, None, proposal=Proposal(author="Ada <ada@example.com>"))
-    return await rollback.roll_back_in(repository, named, seen, options)
+    return await rollback_commit.roll_back_in(repository, named, seen, options)
 
 
 def test_a_rollback_states_what_it_restores(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_without_an_earlier_revision_the_way_back_is_a_commit(tmp_path: Path) ->
             await roll_back(repository, seen)
         named = RepositoryRef(repository.address)
         options = RollbackOptions(None, first, proposal=Proposal(author="Ada <ada@example.com>"))
-        done = await rollback.roll_back_in(repository, named, seen, options)
+        done = await rollback_commit.roll_back_in(repository, named, seen, options)
         assert done.way.reverts == second
 
     play(script, tmp_path)

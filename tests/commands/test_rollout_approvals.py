@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands import rollout_approvals
-from gitops_ds.cli.commands.rollout_approvals import StageRequest
+from gitops_ds.cli.approve import rollout_approvals
 from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import Cluster
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET
@@ -58,7 +57,7 @@ def play(
 async def test_an_approval_is_an_annotation_of_the_target_revision(
     cluster: Cluster, name: str, /
 ) -> None:
-    approved = await rollout_approvals.approve(cluster, StageRequest("ds/agent", "gpu"))
+    approved = await rollout_approvals.approve(cluster, "ds/agent", "gpu")
     assert (approved.stage, approved.target.revision) == ("gpu", name)
     assert approved.target.commit == "c" * 40
     body = await cluster.get(CONTROLLER_REVISION, "default", name)
@@ -66,30 +65,35 @@ async def test_an_approval_is_an_annotation_of_the_target_revision(
     assert revision is not None
     (approval,) = rollout_annotations.approvals([revision], approved.target)
     assert approval.stage == "gpu"
-    again = await rollout_approvals.approve(cluster, StageRequest("agent", "gpu", "default"))
+    again = await rollout_approvals.approve(cluster, "agent", "gpu", namespace="default")
     assert again.target.uid == approved.target.uid
 
 
 @pytest.mark.parametrize(
     ("wanted", "kind", "message"),
     [
-        (StageRequest("ds/other", "gpu"), errors.NoMatch, "not found"),
-        (StageRequest("ds/agent", "gpu", "elsewhere"), errors.NoMatch, "not found"),
-        (StageRequest("ds/agent", "canary"), errors.UsageError, "those that do: gpu"),
-        (StageRequest("ds/agent", "gqu"), errors.UsageError, "no stage gqu needs an approval"),
+        (("ds/other", "gpu", ""), errors.NoMatch, "not found"),
+        (("ds/agent", "gpu", "elsewhere"), errors.NoMatch, "not found"),
+        (("ds/agent", "canary", ""), errors.UsageError, "those that do: gpu"),
+        (("ds/agent", "gqu", ""), errors.UsageError, "no stage gqu needs an approval"),
     ],
 )
 async def test_an_impossible_approval_is_an_error(
-    cluster: Cluster, target: str, /, wanted: StageRequest, kind: type[Exception], message: str
+    cluster: Cluster,
+    target: str,
+    /,
+    wanted: tuple[str, str, str],
+    kind: type[Exception],
+    message: str,
 ) -> None:
     with pytest.raises(kind, match=message):
-        await rollout_approvals.approve(cluster, wanted)
+        await rollout_approvals.approve(cluster, *wanted)
 
 
 @pytest.mark.play(policy=None)
 async def test_without_a_rollout_nothing_is_approved(cluster: Cluster, name: str, /) -> None:
     with pytest.raises(errors.Refused, match="no staged rollout"):
-        await rollout_approvals.approve(cluster, StageRequest("ds/agent", "gpu"))
+        await rollout_approvals.approve(cluster, "ds/agent", "gpu")
     body = await cluster.get(CONTROLLER_REVISION, "default", name)
     assert names.APPROVE not in body["metadata"]["annotations"]
 
@@ -97,14 +101,14 @@ async def test_without_a_rollout_nothing_is_approved(cluster: Cluster, name: str
 async def test_an_approval_names_the_hash_of_its_target_and_another_hash_is_refused(
     cluster: Cluster, name: str, /
 ) -> None:
-    approved = await rollout_approvals.approve(cluster, StageRequest("ds/agent", "gpu"))
+    approved = await rollout_approvals.approve(cluster, "ds/agent", "gpu")
     hash = approved.target.hash
     body = await cluster.get(CONTROLLER_REVISION, "default", name)
     assert body["metadata"]["annotations"][names.APPROVE] == f"gpu={hash}"
-    request = StageRequest("ds/agent", "gpu", hash=hash)
-    assert (await rollout_approvals.approve(cluster, request)).target.hash == hash
+    request = "ds/agent", "gpu", "", hash
+    assert (await rollout_approvals.approve(cluster, *request)).target.hash == hash
     with pytest.raises(errors.Refused, match="another commit came meanwhile"):
-        await rollout_approvals.approve(cluster, StageRequest("agent", "gpu", hash="5d9f"))
+        await rollout_approvals.approve(cluster, "agent", "gpu", hash="5d9f")
 
 
 async def test_the_annotation_is_refused_if_the_repository_has_approvers(
@@ -112,7 +116,7 @@ async def test_the_annotation_is_refused_if_the_repository_has_approvers(
 ) -> None:
     patch = {"metadata": {"annotations": {keys.APPROVERS: "team-gpu"}}}
     await cluster.patch(CONTROLLER_REVISION, "default", name, patch)
-    request = StageRequest("ds/agent", "gpu")
+    request = "ds/agent", "gpu"
     with pytest.raises(errors.Refused, match=r"only the approvers.*team-gpu.*--commit"):
-        await rollout_approvals.approve(cluster, request)
-    assert (await rollout_approvals.waiting(cluster, request)).target.commit == "c" * 40
+        await rollout_approvals.approve(cluster, *request)
+    assert (await rollout_approvals.waiting(cluster, *request)).target.commit == "c" * 40

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gitops_ds.cli.commands import cluster_snapshot
+from gitops_ds.cli.snapshot import cluster_snapshot
 from gitops_ds.core.objects import Digest, key_of
 from gitops_ds.core.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
 from gitops_ds.deploy.plan import base_diff

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands import rollout_waiter, wait, watched_agents
-from gitops_ds.cli.commands.rollout_waiter import RolloutListener
-from gitops_ds.cli.commands.wait import WaitOptions
+from gitops_ds.cli.wait import by_health, by_status, watched_agents
+from gitops_ds.cli.wait.by_health import WaitOptions
+from gitops_ds.cli.wait.by_status import RolloutListener
 from gitops_ds.core import errors, names
 from gitops_ds.core.health import HealthState
 from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, NODE, POD, CommitId, Key, Resource, key_of
@@ -37,7 +37,7 @@ async def attend(there: Setup, **options: Any) -> list[str]:
     awaited = WaitOptions(
         **{"name": "ds/agent", "seconds": 120, "clock": virtual_time.clock(), **options}
     )
-    await wait.wait_for_rollout(there.people, "gitops-ds", awaited, news.append)
+    await by_health.wait_for_rollout(there.people, "gitops-ds", awaited, news.append)
     return news
 
 
@@ -140,7 +140,9 @@ async def waiting_on_a_late_watch(there: Setup) -> asyncio.Task[agents.Agent]:
     await attend(there, commit=OLD)
     late = there.cluster.client("late")
     awaited = WaitOptions("ds/agent", commit=NEW, seconds=120, clock=virtual_time.clock())
-    waiting = asyncio.create_task(wait.wait_for_rollout(late, "gitops-ds", awaited, lambda _: None))
+    waiting = asyncio.create_task(
+        by_health.wait_for_rollout(late, "gitops-ds", awaited, lambda _: None)
+    )
     await asyncio.sleep(5)
     late.lag = lambda _: 5.0
     return waiting
@@ -192,7 +194,7 @@ async def test_a_missing_permission_to_read_is_an_error_at_once() -> None:
         client, began = blind(there, POD), asyncio.get_running_loop().time()
         awaited = WaitOptions("ds/agent", clock=virtual_time.clock())
         with pytest.raises(errors.Forbidden):
-            await wait.wait_for_rollout(client, "gitops-ds", awaited, lambda _: None)
+            await by_health.wait_for_rollout(client, "gitops-ds", awaited, lambda _: None)
         assert asyncio.get_running_loop().time() - began < 5
 
 
@@ -233,7 +235,7 @@ async def test_a_viewer_without_a_right_to_nodes_waits_by_the_status_of_the_daem
         viewer, messages = blind(there, NODE), list[str]()
         awaited = WaitOptions("ds/agent", seconds=120, clock=virtual_time.clock())
         waiting = asyncio.create_task(
-            wait.wait_for_rollout(viewer, "gitops-ds", awaited, messages.append)
+            by_health.wait_for_rollout(viewer, "gitops-ds", awaited, messages.append)
         )
         await asyncio.sleep(5)
         assert not waiting.done()
@@ -244,6 +246,10 @@ async def test_a_viewer_without_a_right_to_nodes_waits_by_the_status_of_the_daem
         assert any("nodes" in message for message in messages)
 
 
+def the_agent(fleet: tuple[Agent, ...]) -> tuple[Agent, ...]:
+    return (agents.find_agent(fleet, "ds/agent", ""),)
+
+
 async def test_a_viewer_without_a_right_to_nodes_waits_for_a_commit_and_follows_the_status() -> (
     None
 ):
@@ -252,15 +258,19 @@ async def test_a_viewer_without_a_right_to_nodes_waits_for_a_commit_and_follows_
         await apply_by(there, OLD)
         viewer, messages = blind(there, NODE), list[str]()
         awaited = WaitOptions("ds/agent", commit=NEW, seconds=600, clock=virtual_time.clock())
-        shown = list[Agent | str]()
+        shown, told = list[Agent](), list[str]()
         fleets = list[tuple[Agent, ...]]()
         watch = watched_agents.WatchOptions("gitops-ds", virtual_time.clock(), messages.append)
         following = (
-            asyncio.create_task(wait.follow(viewer, "gitops-ds", awaited, shown.append)),
+            asyncio.create_task(
+                watched_agents.follow(
+                    viewer, replace(watch, say=told.append), shown.extend, the_agent
+                )
+            ),
             asyncio.create_task(watched_agents.follow(viewer, watch, fleets.append)),
         )
         waiting = asyncio.create_task(
-            wait.wait_for_rollout(viewer, "gitops-ds", awaited, messages.append)
+            by_health.wait_for_rollout(viewer, "gitops-ds", awaited, messages.append)
         )
         await asyncio.sleep(30)
         assert not waiting.done()
@@ -271,8 +281,8 @@ async def test_a_viewer_without_a_right_to_nodes_waits_for_a_commit_and_follows_
         for task in following:
             assert not task.done()
             task.cancel()
-        assert len([one for one in shown if isinstance(one, str)]) == 1
-        assert isinstance(shown[-1], Agent)
+        assert len(told) == 1
+        assert shown
         assert [one.key.name for one in fleets[-1]] == ["agent"]
 
 
@@ -280,15 +290,16 @@ async def test_a_watched_status_follows_by_watches_and_lists_no_pods_again() -> 
     async with set_up(3) as there:
         there.begin()
         await attend(there)
-        person, shown = there.cluster.client("person"), list[agents.Agent | str]()
-        awaited = WaitOptions("ds/agent", clock=virtual_time.clock())
-        following = asyncio.create_task(wait.follow(person, "gitops-ds", awaited, shown.append))
+        person, shown = there.cluster.client("person"), list[Agent]()
+        watch = watched_agents.WatchOptions("gitops-ds", virtual_time.clock(), lambda _: None)
+        following = asyncio.create_task(
+            watched_agents.follow(person, watch, shown.extend, the_agent)
+        )
         await asyncio.sleep(60)
         await there.edit("agent:2")
         await asyncio.sleep(240)
         following.cancel()
         last = shown[-1]
-        assert isinstance(last, agents.Agent)
         assert (last.seen.daemonset.generation, last.health.state) == (2, HealthState.HEALTHY)
         assert person.count.by["list", "pods"] == 1
 
@@ -296,7 +307,7 @@ async def test_a_watched_status_follows_by_watches_and_lists_no_pods_again() -> 
 async def rolled_out(client: Client, seconds: float = 120, key: Key = KEY, **listener: Any) -> None:
     """The wait of an apply."""
     listens = RolloutListener(**{"report": lambda _: None, **listener})
-    await rollout_waiter.wait_for_rollouts(client, [key], seconds, listens)
+    await by_status.wait_for_rollouts(client, [key], seconds, listens)
 
 
 @pytest.mark.parametrize("status", [500, 503, 0])
@@ -394,12 +405,12 @@ async def test_a_wait_ends_when_a_restarted_agent_has_settled(restarts: int) -> 
         await restarted(there, restarts)
         clock, messages = asyncio.get_running_loop().time, list[str]()
         began, options = clock(), WaitOptions("ds/agent", clock=virtual_time.clock())
-        waiting = wait.wait_for_rollout(there.people, "gitops-ds", options, messages.append)
+        waiting = by_health.wait_for_rollout(there.people, "gitops-ds", options, messages.append)
         if restarts > 1:
             with pytest.raises(errors.FailedRollout, match="CrashLoopBackOff"):
                 await waiting
             await asyncio.sleep(70)
-            await wait.wait_for_rollout(there.people, "gitops-ds", options, messages.append)
+            await by_health.wait_for_rollout(there.people, "gitops-ds", options, messages.append)
         else:
             await waiting
             assert 59 <= clock() - began <= 65

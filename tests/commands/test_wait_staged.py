@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.cli.commands import wait
+from gitops_ds.cli.wait import by_health
 from gitops_ds.core import errors
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.health import HealthState
@@ -19,8 +19,8 @@ play = rollout_scene.play
 async def waited(scene: Scene, messages: list[str], commit: str = "") -> Agent:
     """The agent at the end of a wait of at most ten hours."""
     clock = scene.cluster.server.now
-    options = wait.WaitOptions("agent", "default", commit, 36_000.0, clock=clock)
-    return await wait.wait_for_rollout(scene.cluster, "gitops-ds", options, messages.append)
+    options = by_health.WaitOptions("agent", "default", commit, 36_000.0, clock=clock)
+    return await by_health.wait_for_rollout(scene.cluster, "gitops-ds", options, messages.append)
 
 
 @pytest.mark.sampled

@@ -7,14 +7,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gitops_ds.cli.commands import rollout_waiter, wait, watched_agents
-from gitops_ds.cli.commands.rollout_waiter import RolloutListener
-from gitops_ds.cli.commands.watched_agents import WatchOptions
+from gitops_ds.cli.wait import by_health, by_status, watched_agents
+from gitops_ds.cli.wait.by_status import RolloutListener
+from gitops_ds.cli.wait.watched_agents import WatchOptions
 from gitops_ds.core import errors
 from gitops_ds.core.cluster import ClusterReader
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.objects import DAEMONSET, Key
 from gitops_ds.deploy import source_status_store
+from gitops_ds.status import agents as fleet_agents
+from gitops_ds.status.agents import Agent
 from tests.deploy import rollout_scene
 from tests.deploy.rollout_scene import Scene, both
 
@@ -25,13 +27,13 @@ Command = Callable[[ClusterReader, Clock, list[str]], Awaitable[object]]
 
 
 def _wait(cluster: ClusterReader, clock: Clock, messages: list[str]) -> Awaitable[object]:
-    options = wait.WaitOptions("agent", "default", "", 36_000.0, clock=clock)
-    return wait.wait_for_rollout(cluster, "gitops-ds", options, messages.append)
+    options = by_health.WaitOptions("agent", "default", "", 36_000.0, clock=clock)
+    return by_health.wait_for_rollout(cluster, "gitops-ds", options, messages.append)
 
 
 def _apply_wait(cluster: ClusterReader, clock: Clock, messages: list[str]) -> Awaitable[object]:
     listener = RolloutListener(messages.append, clock=clock)
-    return rollout_waiter.wait_for_rollouts(cluster, [KEY], None, listener)
+    return by_status.wait_for_rollouts(cluster, [KEY], None, listener)
 
 
 def _get_watch(cluster: ClusterReader, clock: Clock, messages: list[str]) -> Awaitable[object]:
@@ -40,8 +42,12 @@ def _get_watch(cluster: ClusterReader, clock: Clock, messages: list[str]) -> Awa
 
 
 def _status_watch(cluster: ClusterReader, clock: Clock, messages: list[str]) -> Awaitable[object]:
-    options = wait.WaitOptions("agent", "default", clock=clock)
-    return wait.follow(cluster, "gitops-ds", options, lambda one: messages.append(str(one)))
+    options = WatchOptions("gitops-ds", clock, messages.append)
+
+    def which(agents: tuple[Agent, ...]) -> tuple[Agent, ...]:
+        return (fleet_agents.find_agent(agents, "agent", "default"),)
+
+    return watched_agents.follow(cluster, options, lambda one: messages.append(str(one)), which)
 
 
 @both
@@ -70,13 +76,13 @@ async def test_a_wait_names_the_missing_service_when_its_last_status_is_old(
     scene.push("2")
     await scene.until(lambda: len(scene.on("2")) == 2)
     messages: list[str] = []
-    options = wait.WaitOptions("agent", "default", "", 30.0, clock=scene.cluster.server.now)
+    options = by_health.WaitOptions("agent", "default", "", 30.0, clock=scene.cluster.server.now)
     with pytest.raises(errors.TimedOut) as beside:
-        await wait.wait_for_rollout(scene.cluster, "gitops-ds", options, messages.append)
+        await by_health.wait_for_rollout(scene.cluster, "gitops-ds", options, messages.append)
     assert "no running service" not in "".join((str(beside.value), *messages))
     for process in scene.tasks[:2]:
         process.cancel()
     await asyncio.sleep(source_status_store.FRESH)
     with pytest.raises(errors.TimedOut, match="no running service follows memory, and only"):
-        await wait.wait_for_rollout(scene.cluster, "gitops-ds", options, messages.append)
+        await by_health.wait_for_rollout(scene.cluster, "gitops-ds", options, messages.append)
     assert any(message.startswith("no running service") for message in messages)

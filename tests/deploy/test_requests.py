@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from gitops_ds.cli.commands import service_requests, sources
+from gitops_ds.cli import sources
+from gitops_ds.cli.requests import service_requests
 from gitops_ds.core import errors, names, stated_reasons
 from gitops_ds.core.deployer_state import DeployerState, Steering
 from gitops_ds.core.events import deployer
@@ -31,6 +32,7 @@ from tests.deploy.test_loop import AGENT, Scene, config_maps, edit
 play = test_loop.play
 
 NAME = "gitops-ds-test"
+TARGET = service_requests.StateObject("gitops-ds", "test", DeployerState())
 WHY = "incident 42: the network is slow"
 STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", NAME)
 MORE = AGENT.replace("name: agent", "name: more").replace("app: agent", "app: more")
@@ -134,8 +136,7 @@ async def test_while_suspended_nothing_is_written_and_pending_changes_are_report
     scene: Scene, /
 ) -> None:
     await scene.settle()
-    where = service_requests.Where("gitops-ds")
-    await service_requests.suspend(scene.cluster, where, "test", suspended=True, reason=WHY)
+    await service_requests.suspend(scene.cluster, TARGET, suspended=True, reason=WHY)
     commit = scene.history.push(AGENT.format(tag="2"))
     await edit(scene.cluster)
     await scene.settle()
@@ -153,7 +154,7 @@ async def test_while_suspended_nothing_is_written_and_pending_changes_are_report
         await answered(scene, "x")
     ) == f"suspended: 1 change of commit {commit[:12]} not applied: {WHY}"
 
-    await service_requests.suspend(scene.cluster, where, "test", suspended=False)
+    await service_requests.suspend(scene.cluster, TARGET, suspended=False)
     assert names.SUSPEND_REASON not in await annotations_of(scene)
     await asyncio.sleep(10)
     assert await scene.image() == "2"
@@ -257,9 +258,9 @@ async def test_a_held_commit_is_not_applied_and_the_last_good_one_is_kept_up_unt
 
 async def test_a_commit_is_on_hold_for_the_reason_that_a_person_stated(scene: Scene, /) -> None:
     await scene.settle()
-    where, held = service_requests.Where("gitops-ds"), scene.history.id(1)
-    await service_requests.hold(scene.cluster, where, "test", held, WHY)
-    await service_requests.hold(scene.cluster, where, "test", "f" * 40, "another one")
+    held = scene.history.id(1)
+    await service_requests.hold(scene.cluster, TARGET, held, WHY)
+    await service_requests.hold(scene.cluster, TARGET, "f" * 40, "another one")
     scene.history.push(AGENT.format(tag="2"))
     await scene.settle()
     assert scene.loop.status is not None
@@ -268,11 +269,10 @@ async def test_a_commit_is_on_hold_for_the_reason_that_a_person_stated(scene: Sc
     assert WHY in event.text()
     assert WHY in event.kube_text()
     assert any(f"`gitops-ds hold`: {WHY})" in message for message in notified(scene))
-    target = service_requests.StateObject("test", DeployerState())
-    body = await service_requests.release(scene.cluster, where, "test", held)
-    reasons = service_requests.as_json(target, body)["holdReasons"]
+    body = await service_requests.release(scene.cluster, TARGET, held)
+    reasons = service_requests.as_json(TARGET, body)["holdReasons"]
     assert reasons == {"f" * 40: "another one"}
-    body = await service_requests.release(scene.cluster, where, "test", "f" * 40)
+    body = await service_requests.release(scene.cluster, TARGET, "f" * 40)
     assert names.HOLD_REASONS not in body["metadata"]["annotations"]
 
 

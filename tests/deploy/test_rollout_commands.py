@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from gitops_ds.cli.commands import plan as plan_command
-from gitops_ds.cli.commands import rollout_waiter, wait
-from gitops_ds.cli.commands.rollout_waiter import RolloutListener
-from gitops_ds.cli.commands.wait import WaitOptions
+from gitops_ds.cli.plan import planning
+from gitops_ds.cli.wait import by_health, by_status
+from gitops_ds.cli.wait.by_health import WaitOptions
+from gitops_ds.cli.wait.by_status import RolloutListener
 from gitops_ds.core import errors
 from gitops_ds.core.change import Change
 from gitops_ds.core.decision import Powers
@@ -37,7 +37,7 @@ async def planned(scene: Scene) -> Change:
         scene.cluster.client("plan"), "gitops-ds", "test", "memory", clock=scene.cluster.server.now
     )
     draft = await prepared_plan.draft(place, bundle, snapshot.commit, ApplyOptions())
-    plan = plan_command.with_stages(draft.plan, draft.bundle, draft.inputs.live)
+    plan = planning.with_stages(draft.plan, draft.bundle, draft.inputs.live)
     return next(change for change in plan.changes if change.key.is_daemonset)
 
 
@@ -100,14 +100,14 @@ async def test_an_apply_that_waits_ends_when_the_rollout_is_halted(scene: Scene,
     await asyncio.sleep(1)
     began = asyncio.get_running_loop().time()
     with pytest.raises(errors.FailedRollout, match="halted in stage canary: ErrImagePull"):
-        await rollout_waiter.wait_for_rollouts(
+        await by_status.wait_for_rollouts(
             scene.cluster, [KEY], 3600, RolloutListener(messages.append)
         )
     assert asyncio.get_running_loop().time() - began < 300
     assert "is in progress" in messages[0]
     for run in range(2):  # also a wait that begins afterwards
         with pytest.raises(errors.FailedRollout, match="canary"):
-            await rollout_waiter.wait_for_rollouts(
+            await by_status.wait_for_rollouts(
                 scene.cluster, [KEY], 60 + run, RolloutListener(messages.append)
             )
 
@@ -120,7 +120,7 @@ async def test_an_apply_that_waits_ends_with_the_rollout(scene: Scene, /) -> Non
     listener = RolloutListener(
         messages.append, lambda _, now: shown.append(now), scene.cluster.server.now
     )
-    await rollout_waiter.wait_for_rollouts(scene.cluster, [KEY], 3600, listener)
+    await by_status.wait_for_rollouts(scene.cluster, [KEY], 3600, listener)
     await ends(scene, "2")
     assert any("canary 2/2, rest 0/8" in message for message in messages)
     assert sum("is in progress" in message for message in messages) == 1
@@ -138,7 +138,7 @@ async def test_a_wait_for_a_daemonset_ends_when_its_rollout_is_halted(scene: Sce
     options = WaitOptions("ds/agent", "default", seconds=3600, clock=scene.cluster.server.now)
     began = asyncio.get_running_loop().time()
     with pytest.raises(errors.FailedRollout, match="halted in stage canary: ErrImagePull"):
-        await wait.wait_for_rollout(scene.cluster, "gitops-ds", options, lambda _: None)
+        await by_health.wait_for_rollout(scene.cluster, "gitops-ds", options, lambda _: None)
     assert asyncio.get_running_loop().time() - began < 300
 
 

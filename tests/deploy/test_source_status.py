@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli import sources as sources_cli
-from gitops_ds.cli.commands import plan, sources
-from gitops_ds.cli.output import table
+from gitops_ds.cli import sources
+from gitops_ds.cli.apply import reconciliation
+from gitops_ds.cli.get import tables
 from gitops_ds.core import errors, names
 from gitops_ds.core.events.deployer import SourceChanged
 from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, CommitId
@@ -114,7 +114,7 @@ async def test_a_problem_is_shown_in_every_output(scene: Scene, /, condition: Co
     effect = EFFECTS[condition]
     state, why = await sync(scene)
     assert (state, bool(why)) == (effect.sync, True)
-    assert table.apart(
+    assert tables.apart(
         await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
     ) == [f"{state} (1 DaemonSet): {why}"]
     [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
@@ -215,7 +215,7 @@ async def test_the_last_answer_of_git_is_a_bound_while_it_answers_and_exact_when
         await asyncio.sleep(10)
     now = virtual_time.clock()()
     [shown] = await sources.look(scene.cluster, "gitops-ds", now)
-    (cell,) = re.findall("at most .* ago", sources_cli.table_of((shown,), now, wide=False))
+    (cell,) = re.findall("at most .* ago", sources.table_of((shown,), now, wide=False))
     assert scene.loop.status is not None
     assert shown.looked <= scene.loop.status.looked
     assert now - scene.loop.status.looked < 20 < now - shown.looked, cell
@@ -225,7 +225,7 @@ async def test_the_last_answer_of_git_is_a_bound_while_it_answers_and_exact_when
     now = virtual_time.clock()()
     [shown] = await sources.look(scene.cluster, "gitops-ds", now)
     assert shown.looked == scene.loop.status.looked
-    assert "at most" not in sources_cli.table_of((shown,), now, wide=False)
+    assert "at most" not in sources.table_of((shown,), now, wide=False)
 
 
 class Renamed(History):
@@ -280,12 +280,12 @@ async def test_an_apply_of_another_commit_beside_a_running_service_is_refused(
     def snapshot(commit: str) -> SourceTree:
         return SourceTree(CommitInfo(CommitId(commit), (), datetime.now(UTC), "Ann", "one"), {})
 
-    await plan.refuse_beside_a_service(place, snapshot(scene.history.id(0)))
+    await reconciliation.refuse_beside_a_service(place, snapshot(scene.history.id(0)))
     with pytest.raises(errors.Refused, match="--force-local"):
-        await plan.refuse_beside_a_service(place, snapshot("f" * 40))
+        await reconciliation.refuse_beside_a_service(place, snapshot("f" * 40))
     scene.loop.stop()
     await asyncio.sleep(10)
-    await plan.refuse_beside_a_service(place, snapshot("f" * 40))
+    await reconciliation.refuse_beside_a_service(place, snapshot("f" * 40))
 
 
 def test_every_condition_has_an_effect_and_every_guard_a_row() -> None:

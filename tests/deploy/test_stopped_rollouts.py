@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gitops_ds.cli.commands import held_rollouts, service_requests
+from gitops_ds.cli.requests import held_rollouts, service_requests
 from gitops_ds.core import names
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.events.deployer import Reconciled

@@ -11,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands import held_rollouts, service_requests, wait
-from gitops_ds.cli.commands import history as history_command
-from gitops_ds.cli.commands.wait import WaitOptions
+from gitops_ds.cli.history import revision_history
+from gitops_ds.cli.requests import held_rollouts, service_requests
+from gitops_ds.cli.trace import traced_pods
+from gitops_ds.cli.wait import by_health
+from gitops_ds.cli.wait.by_health import WaitOptions
 from gitops_ds.core import errors, names
 from gitops_ds.core.decision import Powers
+from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.deployer import Reconciled
 from gitops_ds.core.objects import DAEMONSET, CommitId
 from gitops_ds.core.skip_reasons import DriftPolicy, SkipReason
@@ -300,11 +303,11 @@ def test_a_template_of_a_person_has_no_commit_and_its_correction_the_one_of_git(
         assert agent.commit_of(agent.current) == ""
         assert (fleet_agents.commit_of(agent), agent_json.as_json(agent)["commit"]) == ("", "")
         assert {node["commit"] for node in agent_json.nodes(agent)} == {""}
-        entries = await history_command.history(agent, None)
+        entries = await revision_history.history(agent, None)
         assert [entry["commit"] for entry in entries][-2:] == [good, ""]
         options = WaitOptions("ds/agent", commit=good, seconds=10.0)
         with pytest.raises(errors.TimedOut, match="edited in the cluster"):
-            await wait.wait_for_rollout(world.cluster, "gitops-ds", options, lambda _: None)
+            await by_health.wait_for_rollout(world.cluster, "gitops-ds", options, lambda _: None)
 
         world.kill()
         world.options = ApplyOptions(patience=0.0, drift=DriftPolicy.CORRECT)
@@ -331,8 +334,8 @@ def test_the_revision_of_a_revert_has_its_commit_and_that_of_a_person_has_none(p
         async def shown() -> tuple[list[tuple[str, bool]], set[str], str]:
             """The commits of history, of trace and of get."""
             agent = await agent_of(world)
-            entries = await history_command.history(agent, None)
-            pods = history_command.found([agent], "ds", "agent", "default")
+            entries = await revision_history.history(agent, None)
+            pods = traced_pods.found([agent], "ds", "agent", "default")
             return (
                 [(entry["commit"], entry["current"]) for entry in entries],
                 {entry["commit"] for _, entry in pods},
@@ -391,8 +394,8 @@ def test_a_hold_of_each_commit_of_the_template_holds_its_rollout_and_a_release_e
 def test_a_template_on_hold_waits_under_later_commits_for_its_release(policy: str) -> None:
     async def script(world: Scene, history: Folder) -> None:
         first = history.change({FIRST: of("agent", 2)})
-        where = service_requests.Where("gitops-ds", "test")
-        await service_requests.hold(world.cluster, where, "test", first, "too early")
+        target = service_requests.StateObject("gitops-ds", "test", DeployerState())
+        await service_requests.hold(world.cluster, target, first, "too early")
         for files in ({}, BESIDE, {FIRST: of("agent", 3)}):
             last = history.change(files)
             world.request()
@@ -408,7 +411,7 @@ def test_a_template_on_hold_waits_under_later_commits_for_its_release(policy: st
         skipped = [refusal for event in ends for refusal in event.refusals]
         assert {one.reason for one in skipped} == {SkipReason.HELD}
         assert all(one.message.endswith("applies it; its reason: too early") for one in skipped)
-        await service_requests.release(world.cluster, where, "test", first)
+        await service_requests.release(world.cluster, target, first)
         await asyncio.sleep(600)
         assert await world.tag() == "3"
         assert set((await surfaces(world)).values()) == {last}

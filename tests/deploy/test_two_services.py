@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from gitops_ds.cli.commands import sources
+from gitops_ds.cli import sources
 from gitops_ds.cli.sources import table_of
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.deployer import ServiceBeside

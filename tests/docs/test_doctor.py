@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands.doctor import checks as doctor_checks
-from gitops_ds.cli.commands.doctor.result import CheckVerdict
+from gitops_ds.cli.doctor import checks as doctor_checks
+from gitops_ds.cli.doctor.result import CheckVerdict
 from gitops_ds.core.objects import Key
 from gitops_ds.kube.apimachinery import builtin_resources, kubernetes_versions
 from tests import controlplane

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitops_ds import __version__
-from gitops_ds.cli.commands import init
+from gitops_ds.cli.init import scaffold
 from gitops_ds.core import errors
 from gitops_ds.yaml import parser
 from tests.docs.conftest import Run
@@ -60,19 +60,19 @@ def test_a_second_init_names_the_existing_files_and_writes_nothing(
 def test_a_dangling_link_counts_as_a_file_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "gitops-ds.yaml").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(errors.Refused, match=r"has gitops-ds\.yaml already"):
-        init.write(tmp_path, init.files())
+        scaffold.write(tmp_path, scaffold.files())
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_what_was_begun_is_taken_back_when_a_file_is_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "clusters").write_text("a file where a directory should be")
     with pytest.raises(errors.UsageError, match="nothing was written"):
-        init.write(tmp_path, init.files())
+        scaffold.write(tmp_path, scaffold.files())
     assert [p.name for p in tmp_path.iterdir()] == ["clusters"]
 
 
 def test_every_file_of_ci_is_yaml_and_runs_check() -> None:
-    files = {str(path): text for path, text in init.files().items()}
+    files = {str(path): text for path, text in scaffold.files().items()}
     for name in (".github/workflows/gitops-ds.yaml", ".gitlab-ci.yml", ".pre-commit-config.yaml"):
         parsed = parser.read(name, files[name].encode())
         assert not [f for f in parsed.findings if f.refused], name

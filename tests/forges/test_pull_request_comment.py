@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from gitops_ds.checks.report import markdown
-from gitops_ds.cli.commands import pull_request_comment
-from gitops_ds.cli.commands.pull_request_comment import CommentOptions, CommentResult
+from gitops_ds.cli.comment import pull_request_comment
+from gitops_ds.cli.comment.arguments import CommentArgs
+from gitops_ds.cli.comment.pull_request_comment import CommentResult
 from gitops_ds.core import errors
 from gitops_ds.core.finding import Severity
 from gitops_ds.core.values import replace
-from gitops_ds.forges.contract import ForgeKind, StatusState
+from gitops_ds.forges.contract import StatusState
+from tests.forges import comment_line
 from tests.forges.servers import HEAD, Fault, GitHub, GitLab, Server, User
 from tests.forges.test_pure import ACTIONS, GITLAB, OF_PULL, OF_RUN
 
@@ -50,7 +52,7 @@ def github(directory: Path, event: Mapping[str, Any] = OF_PULL, **more: str) -> 
     }
 
 
-def done(on: Server, options: CommentOptions, environ: Mapping[str, str]) -> CommentResult:
+def done(on: Server, options: CommentArgs, environ: Mapping[str, str]) -> CommentResult:
     """The result on that server, whose address is `URL` in the environment and in the options."""
 
     async def inner() -> CommentResult:
@@ -74,7 +76,7 @@ def on_gitlab(**more: str) -> dict[str, str]:
 
 def test_a_job_of_a_pull_request_comments_and_sets_the_status(tmp_path: Path) -> None:
     on = GitHub()
-    result = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
+    result = done(on, comment_line.args(written(tmp_path)), on_github(tmp_path))
     assert result.refused == ()
     assert result.messages == (
         "comment created on acme/agents#7",
@@ -94,7 +96,7 @@ def test_a_job_of_a_pull_request_comments_and_sets_the_status(tmp_path: Path) ->
 
 def test_a_job_of_a_merge_request_comments_and_sets_the_status(tmp_path: Path) -> None:
     on = GitLab()
-    result = done(on, CommentOptions(written(tmp_path)), on_gitlab())
+    result = done(on, comment_line.args(written(tmp_path)), on_gitlab())
     assert result.messages == (
         "comment created on 42!7",
         f"status gitops-ds/check: failure ({FOUND}) of {HEAD[:12]}",
@@ -105,7 +107,7 @@ def test_a_job_of_a_merge_request_comments_and_sets_the_status(tmp_path: Path) -
 def test_the_missing_right_of_a_gitlab_job_token_is_reported(tmp_path: Path) -> None:
     environ = on_gitlab(CI_JOB_TOKEN="good-token")
     del environ["GITLAB_TOKEN"]
-    result = done(GitLab(), CommentOptions(written(tmp_path)), environ)
+    result = done(GitLab(), comment_line.args(written(tmp_path)), environ)
     assert result.messages == ()
     assert "CI_JOB_TOKEN" in str(result.refused[0])
 
@@ -113,10 +115,10 @@ def test_the_missing_right_of_a_gitlab_job_token_is_reported(tmp_path: Path) -> 
 def test_the_status_is_set_though_the_comment_was_refused_and_the_other_way(tmp_path: Path) -> None:
     on = GitHub()
     on.users["good-token"] = User("gitops-bot", 11, frozenset({"read", "status"}))
-    result = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
+    result = done(on, comment_line.args(written(tmp_path)), on_github(tmp_path))
     assert (len(result.messages), len(result.refused), len(on.statuses)) == (1, 1, 1)
     on.users["good-token"] = User("gitops-bot", 11, frozenset({"read", "comment"}))
-    result = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
+    result = done(on, comment_line.args(written(tmp_path)), on_github(tmp_path))
     assert (len(result.messages), len(result.refused), len(on.comments)) == (1, 1, 1)
 
 
@@ -127,7 +129,7 @@ def test_only_the_requested_parts_are_posted(
     tmp_path: Path, only: str, comments: int, statuses: int
 ) -> None:
     on = GitHub()
-    done(on, CommentOptions(written(tmp_path), only=only), on_github(tmp_path))
+    done(on, comment_line.args(written(tmp_path), only=only), on_github(tmp_path))
     assert (len(on.comments), len(on.statuses)) == (comments, statuses)
 
 
@@ -135,14 +137,14 @@ def test_a_pull_request_with_a_newer_commit_keeps_its_comment(tmp_path: Path) ->
     on = GitHub()
     on.head = OTHER
     theirs = on.add(on.users["good-token"], f"{markdown.marker('check')}\nnewer")
-    result = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
+    result = done(on, comment_line.args(written(tmp_path)), on_github(tmp_path))
     assert f"has the newer commit {OTHER[:12]}" in result.messages[0]
     assert theirs.body.endswith("newer")
     assert [status["sha"] for status in on.statuses] == [HEAD]
 
 
 def test_a_job_of_more_rights_finds_the_pull_request_of_a_fork(tmp_path: Path) -> None:
-    on, options = GitHub(), CommentOptions(written(tmp_path))
+    on, options = GitHub(), comment_line.args(written(tmp_path))
     environ = on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main")
     assert done(on, options, environ).messages[0] == "comment created on acme/agents#7"
     on.head = OTHER
@@ -152,13 +154,13 @@ def test_a_job_of_more_rights_finds_the_pull_request_of_a_fork(tmp_path: Path) -
 def test_a_push_without_a_pull_request_has_a_status_and_no_comment(tmp_path: Path) -> None:
     on = GitHub()
     environ = on_github(tmp_path, {}, GITHUB_REF="refs/heads/main", GITHUB_SHA=HEAD)
-    result = done(on, CommentOptions(written(tmp_path)), environ)
+    result = done(on, comment_line.args(written(tmp_path)), environ)
     assert "no comment" in result.messages[0]
     assert (on.comments, [status["sha"] for status in on.statuses]) == ([], [HEAD])
 
 
 def outside_of_a_ci(on: Server, report: str) -> CommentResult:
-    options = CommentOptions(report, ForgeKind.GITHUB, "URL", "acme/agents", 7)
+    options = comment_line.args(report, forge="github", url="URL", project="acme/agents", number=7)
     return done(on, options, {"GH_TOKEN": "good-token"})
 
 
@@ -192,7 +194,7 @@ def test_the_status_is_that_of_the_check(
     tmp_path: Path, fail_on: Severity, summary: str, state: StatusState
 ) -> None:
     task = pull_request_comment.task(
-        CommentOptions(written(tmp_path, summary=summary), fail_on=fail_on), github(tmp_path)
+        comment_line.args(written(tmp_path, summary=summary), fail_on=fail_on), github(tmp_path)
     )
     assert task.status
     assert (task.status.state, task.status.description) == (state, summary)
@@ -200,11 +202,11 @@ def test_the_status_is_that_of_the_check(
 
 def test_comment_and_status_are_named_by_the_key(tmp_path: Path) -> None:
     report = written(tmp_path, key="fleet")
-    task = pull_request_comment.task(CommentOptions(report), github(tmp_path))
+    task = pull_request_comment.task(comment_line.args(report), github(tmp_path))
     assert task.status
     assert (task.marker, task.status.name) == (markdown.marker("fleet"), "gitops-ds/fleet")
     task = pull_request_comment.task(
-        CommentOptions(report, key="a b", status="mine"), github(tmp_path)
+        comment_line.args(report, key="a b", status="mine"), github(tmp_path)
     )
     assert task.status
     assert (task.marker, task.status.name) == (markdown.marker("a b"), "mine")
@@ -212,25 +214,25 @@ def test_comment_and_status_are_named_by_the_key(tmp_path: Path) -> None:
 
 def test_values_of_another_repository_or_forge_are_ignored(tmp_path: Path) -> None:
     environ = github(tmp_path)
-    options = CommentOptions(written(tmp_path), project="acme/other", number=3)
+    options = comment_line.args(written(tmp_path), project="acme/other", number=3)
     task = pull_request_comment.task(options, environ)
     assert (task.project, task.number, task.sha) == ("acme/other", 3, "")
     elsewhere = pull_request_comment.task(
-        replace(options, kind=ForgeKind.GITEA, url="https://git.example"), environ
+        replace(options, forge="gitea", url="https://git.example"), environ
     )
     assert (elsewhere.url, elsewhere.number, elsewhere.sha) == ("https://git.example/api/v1", 3, "")
     with pytest.raises(errors.UsageError, match="must be the server's address"):
-        pull_request_comment.task(replace(options, kind=ForgeKind.GITEA), environ)
+        pull_request_comment.task(replace(options, forge="gitea"), environ)
 
 
 @pytest.mark.parametrize(
     ("more", "environ", "words"),
     [
         ({}, {}, "set --forge"),
-        ({"kind": ForgeKind.GITHUB}, {}, "set --forge"),
-        ({"kind": ForgeKind.GITHUB, "project": "a/../b"}, {}, "write OWNER/NAME"),
-        ({"kind": ForgeKind.GITHUB, "project": "a b"}, {}, "write OWNER/NAME"),
-        ({"kind": ForgeKind.GITHUB, "project": "a/b"}, {}, "the commit is unknown"),
+        ({"forge": "github"}, {}, "set --forge"),
+        ({"forge": "github", "project": "a/../b"}, {}, "write OWNER/NAME"),
+        ({"forge": "github", "project": "a b"}, {}, "write OWNER/NAME"),
+        ({"forge": "github", "project": "a/b"}, {}, "the commit is unknown"),
         ({"sha": "abc"}, ACTIONS, "the full id"),
         ({"sha": "\x1b[31m"}, ACTIONS, "the full id"),
         ({}, {**ACTIONS, "GITHUB_SHA": OTHER}, "but this job is about cccccccccccc"),
@@ -240,12 +242,12 @@ def test_missing_or_contradictory_options_are_reported(
     tmp_path: Path, more: dict[str, Any], environ: dict[str, str], words: str
 ) -> None:
     with pytest.raises(errors.UsageError, match=words) as refused:
-        pull_request_comment.task(CommentOptions(written(tmp_path), **more), environ)
+        pull_request_comment.task(comment_line.args(written(tmp_path), **more), environ)
     assert "\x1b" not in str(refused.value)
 
 
 def test_a_report_and_a_ci_without_a_commit(tmp_path: Path) -> None:
-    options = CommentOptions(written(tmp_path, head=""), ForgeKind.GITHUB, project="a/b", number=7)
+    options = comment_line.args(written(tmp_path, head=""), forge="github", project="a/b", number=7)
     with pytest.raises(errors.UsageError, match="set --sha"):
         pull_request_comment.task(options, {})
     assert pull_request_comment.task(replace(options, sha=HEAD), {}).sha == HEAD
@@ -257,7 +259,7 @@ def test_a_file_that_is_not_a_report_is_rejected_and_never_shown(tmp_path: Path)
     (tmp_path / "big").write_bytes(b"x" * 100_000)
     for name in ("none", "pipe", "secret", "big", "."):
         with pytest.raises(errors.UsageError, match="--report") as refused:
-            pull_request_comment.task(CommentOptions(str(tmp_path / name)), github(tmp_path))
+            pull_request_comment.task(comment_line.args(str(tmp_path / name)), github(tmp_path))
         assert "hunter2" not in str(refused.value)
 
 
@@ -265,14 +267,16 @@ def test_a_file_that_is_not_a_report_is_rejected_and_never_shown(tmp_path: Path)
 def test_an_event_that_cannot_be_read_is_as_none(tmp_path: Path, text: str) -> None:
     environ = github(tmp_path)
     (tmp_path / "event.json").write_text(text)
-    task = pull_request_comment.task(CommentOptions(written(tmp_path, head="b" * 12)), environ)
+    task = pull_request_comment.task(comment_line.args(written(tmp_path, head="b" * 12)), environ)
     assert (task.number, task.sha) == (7, "b" * 40)
 
 
 def test_a_later_run_that_wrote_the_comment_is_left(tmp_path: Path) -> None:
     on = GitHub()
-    done(on, CommentOptions(written(tmp_path)), on_github(tmp_path, GITHUB_RUN_ID="101"))
-    result = done(on, CommentOptions(written(tmp_path, summary="no findings")), on_github(tmp_path))
+    done(on, comment_line.args(written(tmp_path)), on_github(tmp_path, GITHUB_RUN_ID="101"))
+    result = done(
+        on, comment_line.args(written(tmp_path, summary="no findings")), on_github(tmp_path)
+    )
     assert "a later run" in result.messages[0]
     assert FOUND in on.comments[0].body
 
@@ -280,5 +284,5 @@ def test_a_later_run_that_wrote_the_comment_is_left(tmp_path: Path) -> None:
 def test_a_broken_answer_is_not_a_crash(tmp_path: Path) -> None:
     on = GitHub()
     on.faults = [Fault(200, {}, "x"), Fault(200, {}, None)]
-    result = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
+    result = done(on, comment_line.args(written(tmp_path)), on_github(tmp_path))
     assert "is not one of GitHub" in str(result.refused[0])

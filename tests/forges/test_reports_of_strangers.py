@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 from gitops_ds import cli
 from gitops_ds.checks.report import findings, formats
-from gitops_ds.cli.commands import pull_request_comment
-from gitops_ds.cli.commands.pull_request_comment import CommentOptions
+from gitops_ds.cli.comment import pull_request_comment
 from gitops_ds.core import errors
 from gitops_ds.core.finding import Severity
+from tests.forges import comment_line
 from tests.forges.servers import HEAD
 from tests.forges.test_pull_request_comment import github
 from tests.report import made
@@ -46,7 +46,7 @@ def report(**page: Any) -> dict[str, Any]:
 def page(directory: Path, document: Any) -> str:
     file = directory / "report.json"
     file.write_text(json.dumps(document))
-    return pull_request_comment.task(CommentOptions(str(file)), github(directory)).page.text
+    return pull_request_comment.task(comment_line.args(str(file)), github(directory)).page.text
 
 
 def hostile(value: Any) -> Any:
@@ -104,7 +104,7 @@ def test_the_page_of_a_json_report_is_the_one_that_the_check_writes(tmp_path: Pa
         formats.written(formats.ReportFormat.JSON, reported, about)
     )
     pages = [
-        pull_request_comment.task(CommentOptions(str(tmp_path / name)), github(tmp_path)).page
+        pull_request_comment.task(comment_line.args(str(tmp_path / name)), github(tmp_path)).page
         for name in ("report.md", "report.json")
     ]
     assert pages[0].count == pages[1].count
@@ -127,7 +127,9 @@ def test_the_page_of_a_json_report_is_the_one_that_the_check_writes(tmp_path: Pa
 def test_a_report_without_the_form_of_a_check_is_rejected(tmp_path: Path, data: str) -> None:
     (tmp_path / "report.json").write_text(data)
     with pytest.raises(errors.UsageError, match="write it with"):
-        pull_request_comment.task(CommentOptions(str(tmp_path / "report.json")), github(tmp_path))
+        pull_request_comment.task(
+            comment_line.args(str(tmp_path / "report.json")), github(tmp_path)
+        )
 
 
 def test_large_numbers_cost_nothing(tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ from typing import Any, Final
 
 from gitops_ds.checks.report import formats
 from gitops_ds.checks.report.findings import Report
-from gitops_ds.cli.commands.check import shown_findings
-from gitops_ds.cli.commands.check.model import CheckResult
-from gitops_ds.cli.output import check_output
+from gitops_ds.cli.check import check_output, shown_findings
+from gitops_ds.cli.check.model import CheckResult
 from gitops_ds.core import errors
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.deploy.pipeline import prepare

@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from gitops_ds.cli.commands import init
-from gitops_ds.cli.commands.support_dump import archive
+from gitops_ds.cli.init import scaffold
+from gitops_ds.cli.support_dump import archive
 from gitops_ds.core import errors
 from gitops_ds.source.git import atomic_write
 
@@ -40,7 +40,7 @@ WRITERS: list[Callable[[Path], object]] = [
     lambda file: atomic_write.replace(file, b"x"),
     lambda file: atomic_write.create(file, b"x"),
     lambda file: archive.write(file, b"x"),
-    lambda file: init.write(file.parent, {PurePosixPath(file.name): "x"}),
+    lambda file: scaffold.write(file.parent, {PurePosixPath(file.name): "x"}),
 ]
 
 
@@ -61,7 +61,7 @@ def test_no_file_is_written_through_a_link(
 def test_a_repository_is_not_begun_behind_a_link(repository: Path) -> None:
     """`init` and `adopt`: agents/ is a link."""
     with pytest.raises(errors.Refused, match="is behind the symlink"):
-        init.write(
+        scaffold.write(
             repository,
             {
                 PurePosixPath("first.yaml"): "a",

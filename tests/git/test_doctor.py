@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands.doctor import checks, result
-from gitops_ds.cli.commands.doctor.result import CheckVerdict
-from gitops_ds.kube.client import connect
+from gitops_ds.cli.doctor import checks, result
+from gitops_ds.cli.doctor.arguments import DoctorArgs
+from gitops_ds.cli.doctor.result import CheckVerdict
 from gitops_ds.service.git import git_auth
 from gitops_ds.service.settings.base import decode
 from gitops_ds.service.settings.repository import RepositorySettings
 from gitops_ds.source.git import address
 from tests import signing
+from tests.cli import commands
 from tests.gitservers import HttpServer
 
 pytestmark = pytest.mark.system
@@ -103,13 +104,9 @@ def test_doctor_reports_a_missing_file_and_an_unsigned_tip(
         )
 
         async def run() -> dict[str, result.Line]:
-            connection = connect.Connection(str(tmp_path / "kubeconfig"))
-            return {
-                line.name: line
-                async for line in checks.examine(
-                    result.DoctorOptions(settings=str(file), connection=connection)
-                )
-            }
+            access = {"settings": file, "kubeconfig": tmp_path / "kubeconfig"}
+            args = commands.parsed(DoctorArgs, "doctor", **access)
+            return {line.name: line async for line in checks.examine(args)}
 
         return asyncio.run(run())
 

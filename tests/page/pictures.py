@@ -18,8 +18,8 @@ from queue import SimpleQueue
 
 from playwright.sync_api import Browser, expect, sync_playwright
 
-from gitops_ds.cli.commands.demo import script
-from gitops_ds.cli.commands.demo.stage import AUTHOR, STAGED, DemoStage, open_stage, served_page
+from gitops_ds.cli.demo import script
+from gitops_ds.cli.demo.stage import AUTHOR, STAGED, DemoStage, open_stage, served_page
 from gitops_ds.core.rollouts.staged_rollout import StageState
 from gitops_ds.source.git import local_worktree
 from gitops_ds.status.agents import Agent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from gitops_ds.cli.commands import cluster_snapshot
+from gitops_ds.cli.snapshot import cluster_snapshot
 from gitops_ds.core import names
 from gitops_ds.core.change import Operation
 from gitops_ds.core.live import Live

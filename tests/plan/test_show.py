@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gitops_ds.cli.commands import cluster_snapshot
+from gitops_ds.cli.snapshot import cluster_snapshot
 from gitops_ds.core import names
 from gitops_ds.core.change import Plan
 from gitops_ds.core.redaction import patterns

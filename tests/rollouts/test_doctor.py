@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands.doctor import repositories
-from gitops_ds.cli.commands.doctor.result import CheckVerdict, Line
+from gitops_ds.cli.doctor import repositories
+from gitops_ds.cli.doctor.result import CheckVerdict, Line
 from gitops_ds.service.settings import service as settings_of_service
 from gitops_ds.service.settings.repository import (
     ApproverSettings,

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from gitops_ds.cli.commands import rollout_approvals
-from gitops_ds.cli.commands.commits import git_commit
-from gitops_ds.cli.commands.commits.git_commit import Proposal
-from gitops_ds.cli.commands.rollout_approvals import ApprovedStage
+from gitops_ds.cli.approve import rollout_approvals
+from gitops_ds.cli.approve.rollout_approvals import ApprovedStage
+from gitops_ds.cli.commits import git_commit
+from gitops_ds.cli.commits.git_commit import Proposal
 from gitops_ds.core.cluster import Cluster
 from gitops_ds.core.errors import Refused
 from gitops_ds.core.events.base import Event

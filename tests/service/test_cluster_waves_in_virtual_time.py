@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gitops_ds.cli.commands import service_requests
-from gitops_ds.cli.commands.service_requests import Where
+from gitops_ds.cli.requests import service_requests
+from gitops_ds.cli.requests.service_requests import StateObject
 from gitops_ds.controller.controller import Controller
 from gitops_ds.core import errors
 from gitops_ds.core.decision import Powers
+from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.commits import CommitOverdue, CommitWaits, ReportFailed
 from gitops_ds.core.events.deployer import Reconciled, SourceChanged
@@ -384,8 +385,8 @@ async def test_a_person_releases_a_commit(clusters: Fleet, /) -> None:
     await asyncio.sleep(600)
     assert await clusters.images() == ["1", "1", "1"]
     service = clusters.services["eu-1"]
-    person, where = service.cluster.client("gitops-ds"), Where("gitops-ds")
-    request = (person, where, "fleet.eu-1")
+    target = StateObject("gitops-ds", "fleet.eu-1", DeployerState())
+    request = (service.cluster.client("gitops-ds"), target)
     now = service.cluster.server.now()
     assert not await service_requests.is_waiting(*request, "f" * 12, now)
     assert await service_requests.is_waiting(*request, commit[:12], now)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.commands import uninstall
+from gitops_ds.cli.uninstall import handover
 from gitops_ds.core import errors, startup_taints
 from gitops_ds.core.objects import LEASE, NAMESPACE, NODE
 from gitops_ds.kube.apimachinery import timestamps
@@ -137,12 +137,12 @@ async def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None
                 await asyncio.sleep(2)
 
         await renew(1)
-        await uninstall.must_be_stopped(cluster, "gitops-ds")  # its holder is gone
+        await handover.must_be_stopped(cluster, "gitops-ds")  # its holder is gone
         renewing = asyncio.create_task(renew(20))
         with pytest.raises(
             errors.Refused, match=r"pod-1 holds the lease gitops-ds/gitops-ds.*scale deployment"
         ):
-            await uninstall.must_be_stopped(cluster, "gitops-ds")
+            await handover.must_be_stopped(cluster, "gitops-ds")
         renewing.cancel()
 
 
@@ -152,7 +152,7 @@ async def test_nodes_that_keep_the_startup_taint_are_named_with_the_command() ->
         for name in ("node-3", "node-1"):
             taints = [{"key": startup_taints.OWN.key, "effect": "NoSchedule"}]
             await cluster.patch(NODE, "", name, {"spec": {"taints": taints}})
-        found = await uninstall.look(cluster, "gitops-ds", "")
+        found = await handover.look(cluster, "gitops-ds", "")
         assert found.tainted == ("node-1", "node-3")
         command = "kubectl taint node node-1 node-3 gitops-ds.io/agents-not-ready-"
         assert found.taint_advice.endswith(command)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gitops_ds.cli.output import table
+from gitops_ds.cli.status import agent_text
 from tests.daemonset.world import node
 from tests.status.staged_world import Watched, watched
 
 
 def lines(there: Watched, *, nodes: bool = True) -> list[str]:
-    text = table.agent(there.agent(), there.world.now, nodes=nodes)
+    text = agent_text.text_of(there.agent(), there.world.now, nodes=nodes)
     return [line for line in text.splitlines() if line.startswith("No pod on")]
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.output import table
+from gitops_ds.cli.get import tables
+from gitops_ds.cli.status import agent_text
 from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import EVERYTHING, Listing, Selection
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Resource
@@ -54,8 +55,8 @@ def surfaces(agent: Agent) -> dict[str, str]:
         for path in (f"agents/{agent.key.namespace}/{agent.key.name}", "wall")
     }
     return page | {
-        "status": table.agent(agent, agent.seen.now, nodes=False).partition("On hold: ")[2],
-        "get": table.fleet([agent], agent.seen.now, wide=True),
+        "status": agent_text.text_of(agent, agent.seen.now, nodes=False).partition("On hold: ")[2],
+        "get": tables.fleet([agent], agent.seen.now, wide=True),
         "JSON": json.dumps(agent_json.as_json(agent)["hold"]),
     }
 
@@ -74,9 +75,9 @@ def test_each_hold_is_on_each_surface(kind: HoldKind) -> None:
         assert until in text, surface
     assert agent.rollout is not None
     assert agent.rollout.state == "canary (held)"
-    lines = table.agent(agent, agent.seen.now, nodes=False).splitlines()
+    lines = agent_text.text_of(agent, agent.seen.now, nodes=False).splitlines()
     assert ["canary", "held", "0/2", *REASON.split(), until] in map(str.split, lines)
-    assert table.fleet([agent], agent.seen.now).split()[-3:] == ["canary", "(held)", "Progressing"]
+    assert tables.fleet([agent], agent.seen.now).split()[-3:] == ["canary", "(held)", "Progressing"]
     expected = {"reason": REASON, "until": until, "kind": kind.value}
     document = agent_json.as_json(agent)
     assert document["hold"] == document["rollout"]["hold"] == expected
@@ -90,7 +91,7 @@ def test_a_text_of_another_writer_is_one_printable_line_of_limited_length() -> N
     forged = StageHold("\x1b[31mred\nHealthy: forged" + "x" * 100_000, kind=HoldKind.EDITED)
     stages = replace(agent.rollout.stages, hold=forged)
     agent = replace(agent, rollout=replace(agent.rollout, stages=stages))
-    for line in table.agent(agent, agent.seen.now, nodes=False).splitlines():
+    for line in agent_text.text_of(agent, agent.seen.now, nodes=False).splitlines():
         assert line.isprintable()
         assert len(line) <= 2_100
         assert not line.startswith("Healthy: forged")
@@ -113,7 +114,7 @@ def test_the_hold_at_rest_is_on_each_surface(at_rest: str) -> None:
     assert metric(agent) == "edited"
     there.world.body["metadata"]["annotations"][names.SUSPEND] = "true"
     assert metric(there.agent()) == "suspended"
-    assert "On hold: suspended" in table.agent(there.agent(), there.world.now, nodes=False)
+    assert "On hold: suspended" in agent_text.text_of(there.agent(), there.world.now, nodes=False)
 
 
 def test_a_template_without_a_proof_is_not_called_an_edit() -> None:

@@ -8,7 +8,8 @@ import json
 
 import pytest
 
-from gitops_ds.cli.output import table
+from gitops_ds.cli.get import tables
+from gitops_ds.cli.status import agent_text
 from gitops_ds.core import names
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.rollouts import RolloutHeld
@@ -59,8 +60,8 @@ def surfaces(there: Watched) -> dict[str, str]:
     assert isinstance(agent.hold, StageHold)
     event = RolloutHeld(agent.seen.now, agent.key, CommitId("a" * 40), agent.hold)
     return {
-        "status": table.agent(agent, agent.seen.now, nodes=False).partition("On hold: ")[2],
-        "get -o wide": table.fleet([agent], agent.seen.now, wide=True),
+        "status": agent_text.text_of(agent, agent.seen.now, nodes=False).partition("On hold: ")[2],
+        "get -o wide": tables.fleet([agent], agent.seen.now, wide=True),
         "get -o json": json.dumps(agent_json.as_json(agent)["hold"]),
         "panel of the page": text(html.unescape(drawn.pieces["rollout"])),
         "event": event.kube_text(),
@@ -108,4 +109,4 @@ def test_the_sync_and_the_notice_of_a_suspended_agent_have_its_reason(
     assert f"Suspended its rollouts are paused{end}." in page
     message = f"suspended by the annotation {names.SUSPEND}{end}"
     assert agent_json.as_json(agent)["health"] == {"state": "Suspended", "message": message}
-    assert f"Suspended: {message}\n" in table.agent(agent, agent.seen.now, nodes=False)
+    assert f"Suspended: {message}\n" in agent_text.text_of(agent, agent.seen.now, nodes=False)

@@ -9,7 +9,8 @@ from typing import Any
 
 import jsonschema
 
-from gitops_ds.cli.output import table
+from gitops_ds.cli.get import tables
+from gitops_ds.cli.status import agent_text
 from gitops_ds.core import names
 from gitops_ds.core.health import HealthState
 from gitops_ds.core.rollouts.staged_rollout import NodeStep
@@ -30,7 +31,7 @@ SCHEMA = json.loads(
 
 def shown(there: Watched) -> list[str]:
     """The lines of `status`, with single spaces."""
-    text = table.agent(there.agent(), there.world.now, nodes=False)
+    text = agent_text.text_of(there.agent(), there.world.now, nodes=False)
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
@@ -53,7 +54,7 @@ def test_no_rollout_has_no_stage() -> None:
     assert document(there)["rollout"] is None
     assert document(there)["stage"] == ""
     assert "Rollout" not in "".join(shown(there))
-    assert table.fleet([there.agent()], there.world.now).split()[-2:] == ["-", "Healthy"]
+    assert tables.fleet([there.agent()], there.world.now).split()[-2:] == ["-", "Healthy"]
 
 
 def test_status_shows_the_stages_what_they_wait_for_and_until_when() -> None:
@@ -69,7 +70,7 @@ def test_status_shows_the_stages_what_they_wait_for_and_until_when() -> None:
     assert f"canary open 0/2 2 soaking {timestamps.text(until)}" in lines
     assert "rest pending 0/8 - -" in lines
     assert not any(line.startswith("NODE ") for line in lines)
-    assert table.fleet([there.agent()], there.world.now).split()[-2:] == ["canary", "Progressing"]
+    assert tables.fleet([there.agent()], there.world.now).split()[-2:] == ["canary", "Progressing"]
     item = document(there)
     assert item["stage"] == "canary"
     assert item["rollout"]["stages"][0] == {
@@ -100,7 +101,7 @@ def test_status_shows_the_halt_with_its_nodes() -> None:
     halt = document(there)["rollout"]["halt"]
     assert halt["stage"] == "canary"
     assert {one["reason"] for one in halt["nodes"]} == {"ImagePullBackOff"}
-    assert table.fleet([there.agent()], there.world.now).split()[-2:] == ["(halted)", "Failed"]
+    assert tables.fleet([there.agent()], there.world.now).split()[-2:] == ["(halted)", "Failed"]
 
 
 def test_status_lists_the_parked_nodes_with_their_reasons() -> None:
@@ -160,5 +161,5 @@ def test_a_rollout_has_the_number_of_its_target_beside_that_of_the_proven_templa
     document = agent_json.as_json(agent)
     assert (document["revision"], document["rollout"]["revision"]) == (1, 2)
     assert document["rollout"]["commit"] == document["commit"] == SECOND
-    wide = table.fleet([agent], agent.seen.now, wide=True)
+    wide = tables.fleet([agent], agent.seen.now, wide=True)
     assert wide.splitlines()[1][wide.index("REVISION") :].startswith("1 → 2   ")

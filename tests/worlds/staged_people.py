@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from gitops_ds.cli.commands import held_rollouts
+from gitops_ds.cli.requests import held_rollouts
 from gitops_ds.core import names
 from gitops_ds.core.cluster import Propagation
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body

@@ -98,7 +98,9 @@ class RolloutBar:
 
     def _total(self) -> RolloutProgress:
         now = tuple(self._now.values())  # a copy: the bar is drawn in a separate thread
-        return RolloutProgress(sum(one.done for one in now), sum(one.nodes for one in now))
+        return RolloutProgress(
+            sum(progress.done for progress in now), sum(progress.nodes for progress in now)
+        )
 
 
 class _Computed(ProgressColumn):

@@ -28,7 +28,7 @@ DAEMONSET_PREFIXES = ("ds/", "daemonset/", "daemonsets/", "daemonset.apps/", "da
 
 def daemonsets(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Names of DaemonSets in the namespace of `-n`, with the typed prefix."""
-    prefix = next((one for one in DAEMONSET_PREFIXES if incomplete.startswith(one)), "")
+    prefix = next((prefix for prefix in DAEMONSET_PREFIXES if incomplete.startswith(prefix)), "")
     return matching(incomplete, lambda: _with_prefix(prefix, _daemonsets(ctx)))
 
 
@@ -44,7 +44,7 @@ def traced(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]
 
     kind, slash, _name = incomplete.partition("/")
     if not slash:
-        return [one for one in ("ds/", "node/", "pod/", "commit/") if one.startswith(incomplete)]
+        return [kind for kind in ("ds/", "node/", "pod/", "commit/") if kind.startswith(incomplete)]
     if kind in ("node", "nodes", "no"):
         return matching(incomplete, lambda: _with_prefix(f"{kind}/", _nodes(ctx)))
     if kind in ("pod", "pods", "po"):
@@ -184,7 +184,9 @@ def _contexts(kubeconfig: str | None) -> Iterable[str]:
     for file in filter(None, files.split(os.pathsep)):
         with contextlib.suppress(OSError):
             for document in parser.read("", Path(file).read_bytes()).documents:
-                yield from (str(one["name"]) for one in document.value.get("contexts") or ())
+                yield from (
+                    str(context["name"]) for context in document.value.get("contexts") or ()
+                )
 
 
 def _with_prefix(prefix: str, names: Iterable[str]) -> Iterable[str]:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli.parameters import options
+from gitops_ds.cli.parameters import formats, options
 from gitops_ds.core.objects import short
 from gitops_ds.forges.contract import ForgeKind
 
 if TYPE_CHECKING:
-    from gitops_ds.cli.commands.commits.git_commit import Proposal, Proposed
+    from gitops_ds.cli.commits.git_commit import Proposal, Proposed
     from gitops_ds.service.git.forge_discovery import NamedForge
 
 branch = options.option(
@@ -76,7 +76,7 @@ class OutputArgs(options.CommonArgs):
     """The options of the output of a commit."""
 
     push: bool
-    output: str
+    output: formats.Output
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class CommitArgs(OutputArgs):
         """The commit to write; with a forge a pull request. Raises UsageError for contradictory
         options.
         """
-        from gitops_ds.cli.commands.commits.git_commit import Proposal
+        from gitops_ds.cli.commits.git_commit import Proposal
 
         if (self.push or forge) and self.only_print:
             raise click.UsageError("--print excludes --push and --pull-request")
@@ -128,7 +128,7 @@ def show(args: OutputArgs, kind: str, done: Proposed, where: str, **more: Any) -
         pushed = args.push and not done.pull_request
         link = {"pullRequest": done.pull_request} if done.pull_request else {}
         fields = {"commit": done.commit, **more, "pushed": pushed, "branch": done.branch, **link}
-        options.show_json(options.document(kind, **fields))
+        formats.show_json(formats.document(kind, **fields))
     elif done.pull_request:
         click.echo(f"pull request for {short(done.commit)} into {done.branch}: {done.pull_request}")
     elif args.push:

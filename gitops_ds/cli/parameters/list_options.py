@@ -1,5 +1,5 @@
-"""The options and the output of commands that list objects, with the names and formats of kubectl:
-`-A`, `-l`, `-w`, `--sort-by`, `--no-headers`, `-o name` and `-o jsonpath=...`.
+"""The options of commands that list objects, with the names of kubectl: `-A`, `-l`, `-w`,
+`--sort-by`, `--no-headers`.
 """
 
 from __future__ import annotations
@@ -16,70 +16,10 @@ import msgspec
 from gitops_ds.cli.parameters import options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from click.shell_completion import CompletionItem
-
     from gitops_ds.core.sources.bundle import Requirement
     from gitops_ds.kube.apimachinery import jsonpath
 
 T = TypeVar("T")
-JSONPATH = "jsonpath="
-
-
-class Output(msgspec.Struct, frozen=True):
-    """A format of `-o`, with the parts of the template of `jsonpath`."""
-
-    format: str
-    template: tuple[jsonpath.Node, ...] = ()
-
-    @property
-    def is_table(self) -> bool:
-        """Whether it is a table."""
-        return self.format in ("text", "wide")
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether the table has all columns."""
-        return self.format == "wide"
-
-
-class OutputType(click.ParamType[Output]):
-    """A choice of formats, or `jsonpath=TEMPLATE`."""
-
-    name = "format"
-
-    def __init__(self, formats: Sequence[str]) -> None:
-        self._formats = (*formats, f"{JSONPATH}...")
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """The formats, as --help prints those of a choice."""
-        return f"[{'|'.join(self._formats)}]"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """The formats that begin with the typed text."""
-        from click.shell_completion import CompletionItem
-
-        formats = (*self._formats[:-1], JSONPATH)
-        return [CompletionItem(one) for one in formats if one.startswith(incomplete)]
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Output:
-        """The format. Fails for an unknown one and for an invalid template."""
-        if isinstance(value, Output):
-            return value
-        text = str(value)
-        if text in self._formats[:-1]:
-            return Output(text)
-        if not text.startswith(JSONPATH):
-            self.fail(f"{text!r} is not one of {', '.join(self._formats)}.", param, ctx)
-        from gitops_ds.kube.apimachinery import jsonpath
-
-        try:
-            return Output("jsonpath", jsonpath.template(text.removeprefix(JSONPATH)))
-        except jsonpath.InvalidPath as error:
-            self.fail(f"the template: {error}", param, ctx)
 
 
 class SelectorType(click.ParamType["tuple[Requirement, ...]"]):
@@ -155,18 +95,6 @@ class PathType(click.ParamType["jsonpath.Path"]):
             self.fail(str(error), param, ctx)
 
 
-def output(*formats: str) -> Callable[[options.Command], options.Command]:
-    """`-o` with these formats or a JSONPath template; the first is the default."""
-    return options.option(
-        "-o",
-        "--output",
-        type=OutputType(formats),
-        default=formats[0],
-        show_default=True,
-        help="The format of the output.",
-    )
-
-
 scope = options.together(
     options.in_namespace,
     options.option(
@@ -234,18 +162,3 @@ def _rank(values: Sequence[Any]) -> tuple[int, float, str]:
             return 0, 0.0, ""
         case _:
             return 3, 0.0, json.dumps(values[0], sort_keys=True)
-
-
-def write(output: Output, document: Any, names: Sequence[str]) -> None:
-    """Prints a document in a format that is not a table; `names` are the lines of `-o name`."""
-    match output.format:
-        case "name":
-            click.echo("".join(f"{name}\n" for name in names), nl=False)
-        case "jsonpath":
-            from gitops_ds.kube.apimachinery import jsonpath
-
-            click.echo(jsonpath.render(output.template, document), nl=False)
-        case "json":
-            options.show_json(document)
-        case _:
-            options.show_yaml(document)

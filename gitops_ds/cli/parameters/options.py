@@ -152,7 +152,7 @@ class DurationType(click.ParamType[float]):
         return seconds
 
 
-common = together(
+_common = together(
     option("-v", "--verbose", count=True, help="Print more; -vv prints the traceback of an error."),
     option("-q", "--quiet", is_flag=True, help="Print results and errors only."),
     option(
@@ -172,6 +172,21 @@ class CommonArgs:
 
     verbose: int
     quiet: bool
+
+
+def command(
+    kind: type[T],
+) -> Callable[[Callable[[T], int | Coroutine[Any, Any, int]]], click.Command]:
+    """A decorator of a command that gets its parameters as one `kind`, those of every command after
+    its own.
+    """
+
+    def decorate(work: Callable[[T], int | Coroutine[Any, Any, int]]) -> click.Command:
+        made = click.command()(typed(kind)(work))
+        made.params += click.command()(_common(lambda: None)).params
+        return made
+
+    return decorate
 
 
 def _allowed(_: click.Context, __: click.Parameter, value: str | None) -> Any:
@@ -350,18 +365,6 @@ class ConnectionArgs(AccessArgs):
         return replace(super().connection(), state_namespace=self.state_namespace)
 
 
-def output(*formats: str) -> Callable[[Command], Command]:
-    """`-o` with these formats; the first is the default."""
-    return option(
-        "-o",
-        "--output",
-        type=click.Choice(formats),
-        default=formats[0],
-        show_default=True,
-        help="The format of the output.",
-    )
-
-
 def run(
     work: Coroutine[Any, Any, T],
     loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
@@ -413,22 +416,3 @@ def report_work_tree(repository: RepositoryRef, *, quiet: bool) -> None:
             f"using the whole work tree {root}; pass `.` for this directory only",
             quiet=quiet,
         )
-
-
-def show_json(document: Any) -> None:
-    """Prints the document as JSON."""
-    import orjson
-
-    click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
-
-
-def document(kind: str, /, **fields: Any) -> dict[str, Any]:
-    """A document of gitops-ds of that kind."""
-    return {"apiVersion": "gitops-ds.io/v1", "kind": kind, **fields}
-
-
-def show_yaml(document: Any) -> None:
-    """Prints the document as YAML."""
-    from gitops_ds.yaml import writer
-
-    click.echo(writer.dump(document), nl=False)
