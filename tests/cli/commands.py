@@ -33,8 +33,8 @@ ALONE = dict.fromkeys(("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI_PROJECT_URL"
 
 def parsed(kind: type[T], name: str, *words: str | Path, **options: object) -> T:
     """The arguments of a command line, as its command gets them; options also by their names."""
-    given = [f"--{option.replace('_', '-')}={value}" for option, value in options.items()]
-    context = COMMANDS[name].make_context(name, [*map(str, words), *given])
+    flags = [f"--{option.replace('_', '-')}={value}" for option, value in options.items()]
+    context = COMMANDS[name].make_context(name, [*map(str, words), *flags])
     return kind(**context.params)
 
 

@@ -258,13 +258,13 @@ async def test_a_viewer_without_a_right_to_nodes_waits_for_a_commit_and_follows_
         await apply_by(there, OLD)
         viewer, messages = blind(there, NODE), list[str]()
         awaited = WaitOptions("ds/agent", commit=NEW, seconds=600, clock=virtual_time.clock())
-        shown, told = list[Agent](), list[str]()
+        shown, texts = list[Agent](), list[str]()
         fleets = list[tuple[Agent, ...]]()
         watch = watched_agents.WatchOptions("gitops-ds", virtual_time.clock(), messages.append)
         following = (
             asyncio.create_task(
                 watched_agents.follow(
-                    viewer, replace(watch, say=told.append), shown.extend, the_agent
+                    viewer, replace(watch, say=texts.append), shown.extend, the_agent
                 )
             ),
             asyncio.create_task(watched_agents.follow(viewer, watch, fleets.append)),
@@ -281,7 +281,7 @@ async def test_a_viewer_without_a_right_to_nodes_waits_for_a_commit_and_follows_
         for task in following:
             assert not task.done()
             task.cancel()
-        assert len(told) == 1
+        assert len(texts) == 1
         assert shown
         assert [one.key.name for one in fleets[-1]] == ["agent"]
 

@@ -8,5 +8,5 @@ from tests.cli import commands
 
 def args(report: str, **options: object) -> CommentArgs:
     """The arguments for that report; an empty option is not in the command line."""
-    given = {name: value for name, value in options.items() if value != ""}
-    return commands.parsed(CommentArgs, "comment", report=report, **given)
+    present = {name: value for name, value in options.items() if value != ""}
+    return commands.parsed(CommentArgs, "comment", report=report, **present)

@@ -127,7 +127,7 @@ async def drafted(request: PlanRequest) -> AsyncIterator[PreparedPlan]:
 def connection(
     request: PlanRequest, prepared_commit: Prepared
 ) -> tuple[connect.Connection, ClusterFacts]:
-    """The connection to the cluster, and what the repository says about it."""
+    """The connection to the cluster, and the facts of its file in the repository."""
     target = request.target
     return target.connection.naming(target.cluster), prepared_commit.bundle.cluster
 
