@@ -71,9 +71,6 @@ def programs(*options: str) -> Path:
     return Path(done.stdout.strip())
 
 
-_reserved: list[socket.socket] = []
-
-
 def free_port() -> int:
     """A port without a listener, below the ports of outgoing connections (32768 and up on Linux).
 
@@ -90,7 +87,7 @@ def free_port() -> int:
             reserved.close()
             continue
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        _reserved.append(reserved)
+        reserved.detach()  # the descriptor stays open without the object
         return port
 
 
