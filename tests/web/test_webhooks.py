@@ -388,6 +388,14 @@ def test_a_body_of_the_wrong_form_is_a_bad_request_and_wakes_no_deployer(body: b
     assert scene.woken == {"agents.eu": [], "other": []}
 
 
+@pytest.mark.parametrize("kind", ["html", "self", "clone"])
+def test_few_links_of_a_payload_are_compared(kind: str) -> None:
+    """A body of a mebibyte has 50,000, and the event loop is that of all repositories."""
+    links = [{"href": f"https://git.example.com/{number}"} for number in range(1000)]
+    body = body_of({"repository": {"links": {kind: links}}})
+    assert len(webhook_payloads.push_event(CIMultiDict(), body).repositories) == 8
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5) | st.just(COMMIT),
     lambda inner: (

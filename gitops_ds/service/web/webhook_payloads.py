@@ -73,6 +73,8 @@ _SIGNATURES = (
     _Signature("bitbucket", "X-Hub-Signature", "sha256=", ("X-Request-UUID", "X-Request-Id")),
     _Signature("generic", "X-Signature", "sha256=", ("X-Delivery",)),
 )
+# Of a kind: Bitbucket has a link of each protocol. The event loop compares them all.
+_MOST_LINKS = 8
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _OTHER_PROOFS = ("webhook-signature", "X-Gitlab-Token", "Authorization")
 _PINGS = {
@@ -246,10 +248,11 @@ def _names(repository: Mapping[str, Any]) -> Iterator[str]:
         yield _text(repository, name)
     links = _object(repository, "links")
     for name in ("html", "self"):
-        one = links.get(name)
-        for link in one if isinstance(one, list) else [one]:  # Bitbucket's Data Center has lists
+        entry = links.get(name)
+        some = entry if isinstance(entry, list) else [entry]  # Bitbucket's Data Center has lists
+        for link in some[:_MOST_LINKS]:
             yield _text(link, "href") if isinstance(link, dict) else ""
-    for link in _list(links, "clone"):
+    for link in _list(links, "clone")[:_MOST_LINKS]:
         yield _text(link, "href") if isinstance(link, dict) else ""
 
 
