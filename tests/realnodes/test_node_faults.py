@@ -146,6 +146,9 @@ def test_a_full_disk_evicts_pods_and_halts_nothing(lab: Lab) -> None:
     lab.until(lambda: _runs(lab, 6) - {node} == set(NODES) - {node})
     assert "halted" not in lab.log.read_text()
     lab.nodes.nodes[node].do("free")
+    # The kubelet deletes unused images of a full disk, and these nodes have no registry.
+    # https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#self-healing-behavior
+    lab.nodes.nodes[node].do("import_images")
     lab.until(lambda: not pressure())
     _ends(lab, 6)
 
