@@ -104,7 +104,7 @@ def test_a_key_that_can_not_sign_is_reported(
         "a passphrase": SigningKey(locked.read_bytes()),
         "no openpgp key": SigningKey(b"no key\n", KeyFormat.OPENPGP),
         "a public openpgp key": SigningKey(
-            gpg.public(gpg.signer(tmp_path.name)), KeyFormat.OPENPGP
+            gpg.public(gpg.signer(case.replace(" ", "-"))), KeyFormat.OPENPGP
         ),
     }[case]
     with pytest.raises(errors.GitopsError, match=words):
