@@ -43,13 +43,12 @@ from gitops_ds.kube.apimachinery import daemonsets, revisions
 from gitops_ds.rollouts.state import keys, proofs, target_revisions
 from gitops_ds.testing.simulator import faults as simulator_faults
 from gitops_ds.testing.simulator.faults import RequestFault, Silence, SimulatedRequest
-from tests import profiles
 from tests.daemonset import world
 from tests.deploy.rollout_scene import NoRollouts
 from tests.simulator.setup import Setup, daemonset, each, set_up
 
 A_MINUTE_AT_MOST, A_QUIET_MINUTE_AT_MOST = 300, 60
-NEWS = 1 if profiles.FAST else 2  # minutes of watch events at the beginning and at the end
+NEWS = 1  # minutes of watch events at the beginning and at the end
 
 
 def _alone(there: Setup) -> None:
