@@ -24,13 +24,7 @@ class ReconcileArgs(requests.ServiceArgs):
 
 @options.command(ReconcileArgs)
 @options.option("--wait", is_flag=True, help="Wait for the reconciliation and print its outcome.")
-@options.option(
-    "--timeout",
-    type=options.DurationType(),
-    default="2m",
-    show_default=True,
-    help="The time limit of --wait: 90s, 5m.",
-)
+@options.time_limit("2m", "The time limit of --wait: 90s, 5m.")
 @requests.service
 async def reconcile(args: ReconcileArgs) -> int:
     """Request a reconciliation now. With --wait, exits 1 if it failed or did not finish in time."""

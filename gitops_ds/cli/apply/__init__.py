@@ -57,13 +57,7 @@ class ApplyArgs(options.RepositoryArgs, options.ConnectionArgs, options.CommonAr
 )
 @options.option("--dry-run", is_flag=True, help="Print the plan only.")
 @options.option("--wait", is_flag=True, help="Wait until every rollout is complete.")
-@options.option(
-    "--timeout",
-    type=options.DurationType(),
-    default="5m",
-    show_default=True,
-    help="The time limit of --wait and of waiting for dependencies.",
-)
+@options.time_limit("5m", "The time limit of --wait and of waiting for dependencies.")
 @options.option(
     "--approve",
     metavar="HASH",

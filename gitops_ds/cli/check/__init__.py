@@ -63,13 +63,7 @@ _OUTPUT = (
     "--require-live", is_flag=True, help="As --live, and a cluster that cannot be read is an error."
 )
 @options.access
-@options.option(
-    "--fail-on",
-    type=click.Choice(["error", "warning", "info"]),
-    default="error",
-    show_default=True,
-    help="The lowest severity for which the exit code is 1.",
-)
+@options.fail_on("The lowest severity for which the exit code is 1.")
 @options.option(
     "-o",
     "--output",

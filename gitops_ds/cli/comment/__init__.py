@@ -40,20 +40,8 @@ from gitops_ds.forges.contract import ForgeKind
 @options.option(
     "--only", type=click.Choice(["comment", "status"]), help="Only the comment, or only the status."
 )
-@options.option(
-    "--fail-on",
-    type=click.Choice(["error", "warning", "info"]),
-    default="error",
-    show_default=True,
-    help="The lowest severity for which the status is a failure.",
-)
-@options.option(
-    "--timeout",
-    type=options.DurationType(least=1),
-    default="2m",
-    show_default=True,
-    help="The time limit of the command.",
-)
+@options.fail_on("The lowest severity for which the status is a failure.")
+@options.time_limit("2m", "The time limit of the command.", least=1)
 @options.option(
     "--allow-http",
     is_flag=True,

@@ -152,6 +152,18 @@ class DurationType(click.ParamType[float]):
         return seconds
 
 
+def time_limit(default: str, help: str, *, least: float = 0.0) -> Callable[[Command], Command]:
+    """`--timeout`, a duration of at least `least` seconds."""
+    kind = DurationType(least)
+    return option("--timeout", type=kind, default=default, show_default=True, help=help)
+
+
+def fail_on(help: str) -> Callable[[Command], Command]:
+    """`--fail-on` with the severities of findings."""
+    severities = click.Choice(["error", "warning", "info"])
+    return option("--fail-on", type=severities, default="error", show_default=True, help=help)
+
+
 _common = together(
     option("-v", "--verbose", count=True, help="Print more; -vv prints the traceback of an error."),
     option("-q", "--quiet", is_flag=True, help="Print results and errors only."),

@@ -45,13 +45,7 @@ class RollbackArgs(
 @options.option(
     "--wait", is_flag=True, help="Wait until the pushed commit is applied and rolled out."
 )
-@options.option(
-    "--timeout",
-    type=options.DurationType(),
-    default="10m",
-    show_default=True,
-    help="The time limit of --wait.",
-)
+@options.time_limit("10m", "The time limit of --wait.")
 @options.written_to
 @options.connection
 @formats.output("text", "json")

@@ -32,13 +32,7 @@ class WaitArgs(options.ConnectionArgs, options.CommonArgs):
 @options.option(
     "--commit", metavar="REVISION", default="", help="The commit to wait for; a later one will do."
 )
-@options.option(
-    "--timeout",
-    type=options.DurationType(),
-    default="10m",
-    show_default=True,
-    help="The time limit: 90s, 10m.",
-)
+@options.time_limit("10m", "The time limit: 90s, 10m.")
 @options.directory_of_commits
 @options.in_namespace
 @options.connection
