@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import git
 
@@ -40,19 +40,25 @@ def has(bare: BareRepository, commit: CommitId) -> bool:
 
 def kind_of(bare: BareRepository, id: CommitId) -> str:
     """The type of a fetched object: commit, tree, blob or tag; `missing` without it."""
-    return _types(bare, id)[0]
+    return _described(bare, id)[0].kind
 
 
-def _types(bare: BareRepository, *names: str) -> list[str]:
-    """The type of each object; `missing` if it does not exist."""
-    return _described(bare, "%(objecttype)", names)
+class _Description(NamedTuple):
+    """The type of an object, `missing` if it does not exist, and its size in bytes."""
+
+    kind: str
+    bytes: int = 0
 
 
-def _described(bare: BareRepository, form: str, names: Sequence[str]) -> list[str]:
-    """A property of each object; `missing` if it does not exist."""
+def _described(bare: BareRepository, *names: str) -> list[_Description]:
+    """The description of each object; at least one name."""
     lines = "".join(f"{name}\n" for name in names).encode()
-    output = bare.run("cat-file", f"--batch-check={form}", input=lines)
-    return [line.rpartition(" ")[2] for line in output.text.split("\n")]
+    output = bare.run("cat-file", "--batch-check=%(objecttype) %(objectsize)", input=lines)
+    rows = (line.rpartition(" ") for line in output.text.split("\n"))
+    return [
+        _Description(kind, int(last)) if last.isdigit() else _Description(last)
+        for kind, _, last in rows
+    ]
 
 
 def snapshot(
@@ -63,8 +69,8 @@ def snapshot(
 ) -> SourceTree:
     """The commit's files under the path, within the limits of `tree`; `choice` selects them."""
     prefix = tree.directory(path)
-    kind, kind_of_directory = _types(bare, commit, f"{commit}:{prefix}")
-    if kind == "commit" and kind_of_directory != "tree":
+    of_commit, of_directory = _described(bare, commit, f"{commit}:{prefix}")
+    if of_commit.kind == "commit" and of_directory.kind != "tree":
         raise errors.RevisionUnknown(
             f"{bare.address.display} has no directory {path} in commit {short(commit)}; check "
             "repository.path"
@@ -128,11 +134,8 @@ def _blobs(
 
 def file(bare: BareRepository, commit: CommitId, name: str, longest: int) -> bytes | None:
     """The file of a fetched commit; None if it is missing or has more than `longest` bytes."""
-    row = bare.run(
-        "cat-file", "--batch-check=%(objecttype) %(objectsize)", input=f"{commit}:{name}\n".encode()
-    ).text
-    kind, _, size = row.partition(" ")
-    if kind != "blob" or int(size) > longest:
+    described = _described(bare, f"{commit}:{name}")[0]
+    if described.kind != "blob" or described.bytes > longest:
         return None
     return bare.run("cat-file", "blob", f"{commit}:{name}").stdout
 
@@ -143,23 +146,22 @@ def info(bare: BareRepository, commit: CommitId) -> CommitInfo:
 
 
 def _commit(bare: BareRepository, commit: CommitId) -> git.Commit:
-    if not has(bare, commit):
+    described = _described(bare, commit)[0]
+    if described.kind != "commit":
         raise errors.RevisionUnknown(
             f"{bare.address.display} has no commit {commit}, or it was not fetched"
         )
-    require_short(bare, commit)
+    _require_short(bare, commit, described)
     return bare.objects.commit(commit)
 
 
-def require_short(bare: BareRepository, *commits: CommitId) -> None:
+def _require_short(bare: BareRepository, commit: CommitId, described: _Description) -> None:
     """Raises SourceTooLarge for a commit whose message, or signature, is too long to be read."""
-    sizes = _described(bare, "%(objectsize)", commits) if commits else ()
-    for commit, size in zip(commits, sizes, strict=True):
-        if size.isdigit() and int(size) > _LONGEST_COMMIT:
-            raise errors.SourceTooLarge(
-                f"commit {short(commit)} of {bare.address.display} has a message of more than "
-                f"{_LONGEST_COMMIT >> 20} MiB: push a commit without it"
-            )
+    if described.bytes > _LONGEST_COMMIT:
+        raise errors.SourceTooLarge(
+            f"commit {short(commit)} of {bare.address.display} has a message of more than "
+            f"{_LONGEST_COMMIT >> 20} MiB: push a commit without it"
+        )
 
 
 def _info(commit: git.Commit) -> CommitInfo:
@@ -186,7 +188,8 @@ def log(
             _commit(bare, commit)
     span = f"{since}..{until}" if since else str(until)
     ids = bare.run("rev-list", f"--max-count={limit}", "--end-of-options", span).text.split()
-    require_short(bare, *map(CommitId, ids))
+    for id, described in zip(ids, _described(bare, *ids) if ids else (), strict=True):
+        _require_short(bare, CommitId(id), described)
     return tuple(_info(bare.objects.commit(id)) for id in ids)
 
 

@@ -37,9 +37,9 @@ _RACE = (
     "incorrect old value",
 )
 
-# Pruned, since a deleted branch `a` would block `a/b`.
 # Each is a file in the local copy, of 4 KiB on most file systems.
 _MOST_REFS = 50_000
+# Pruned, since a deleted branch `a` would block `a/b`.
 _EVERYTHING = ("+refs/heads/*:refs/gitops-ds/heads/*", "+refs/tags/*:refs/gitops-ds/tags/*")
 
 
