@@ -83,7 +83,7 @@ class Gitea(GitHub):
     def read_merged_head(self, reply: Any, ref: PullRequestRef) -> str:
         """Of all refs with this prefix."""
         name = f"refs/pull/{ref.number}/head"
-        heads = (one["object"]["sha"] for one in reply or () if one["ref"] == name)
+        heads = (entry["object"]["sha"] for entry in reply or () if entry["ref"] == name)
         return text(next(heads, ""))
 
     def list_reviews(self, ref: PullRequestRef, page: int) -> ForgeRequest | None:

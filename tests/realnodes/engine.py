@@ -72,10 +72,13 @@ class Archive:
         """
         for layer in self._layers():
             entries = layer.getmembers()
-            for path in (root / entry.name for entry in entries):
+            files = []
+            for entry in entries:
+                path = root / entry.name
                 if path.name.startswith(_WHITEOUT):
                     _remove(path.with_name(path.name.removeprefix(_WHITEOUT)))
-            files = [entry for entry in entries if _WHITEOUT not in entry.name]
+                else:
+                    files.append(entry)
             layer.extractall(root, files, numeric_owner=True, filter="fully_trusted")
 
     def _layers(self) -> Iterator[tarfile.TarFile]:
