@@ -19,7 +19,6 @@ from gitops_ds.controller.watched_ledger import WatchedLedger
 from gitops_ds.core.cluster import ClusterReader, Listing, Selection, WatchEvent
 from gitops_ds.core.daemonset import DaemonSet, PodCause
 from gitops_ds.core.decision import Decision, Observation
-from gitops_ds.core.errors import Expired, WatchSilent
 from gitops_ds.core.events.base import Emit, Listed, WatchFailed
 from gitops_ds.core.live import Revision
 from gitops_ds.core.objects import NODE, POD, Body, Key, Resource
@@ -326,8 +325,8 @@ class Observer:
             case WorldVersion(version=version):
                 self.epochs.answered(resource, version)
                 self._hooks.due(self.cache.answered(resource, version))
-            case Failing(error=error, retry_in=retry_in):
-                if isinstance(error, Expired | WatchSilent):
+            case Failing(error=error, retry_in=retry_in, history_lost=history_lost):
+                if history_lost:
                     self.epochs.lost(resource)
                 self._emit(WatchFailed(self._clock(), resource, error, retry_in))
         if self.epochs.number != epoch:

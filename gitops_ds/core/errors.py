@@ -135,6 +135,10 @@ class SourceTooLarge(SourceError):
     """A cap on size, time or number of files was exceeded."""
 
 
+class GitMemoryExceeded(SourceTooLarge):
+    """A git command exceeded its share of the memory."""
+
+
 class CommitTooHeavy(SourceTooLarge):
     """The preparation of a commit exceeds the limits of time and memory; the next one may not."""
 

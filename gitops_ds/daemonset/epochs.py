@@ -3,10 +3,11 @@
 An epoch ends when a watch may continue in another history: etcd was restored from a backup. Then a
 watch gets 410 Expired, since a restore marks the earlier versions as compacted (`etcdutl snapshot
 restore --bump-revision --mark-compacted`), or a version goes back. An ordinary compaction and a
-restart of the API server look the same, and so does a watch that was silent for minutes: a restored
-cluster may have higher versions than before. Each watch finds out at another time, so until every
-kind is listed again the objects of one kind may be those of before, and the others those of after:
-a DaemonSet of before beside pods of after has pods that seem to be of an abandoned template.
+restart of the API server look the same, and so do a watch that was silent for minutes and an outage
+of the API server: a restored cluster may have higher versions than before. Each watch finds out at
+another time, so until every kind is listed again the objects of one kind may be those of before,
+and the others those of after: a DaemonSet of before beside pods of after has pods that seem to be
+of an abandoned template.
 https://kubernetes.io/docs/tasks/administer-cluster/configure-upgrade-etcd/#restoring-an-etcd-cluster
 
 Versions are compared within a kind only: a kind may have an etcd of its own.
@@ -69,8 +70,8 @@ class Epochs:
         return is_older
 
     def lost(self, resource: Resource) -> None:
-        """The history of a watch is gone (410 Expired), or unknown after its silence, which begins
-        an epoch.
+        """The history of a watch is gone (410 Expired), or unknown after its silence or an outage,
+        which begins an epoch.
         """
         if resource in self._listed:
             self.begin()

@@ -122,7 +122,21 @@ ROWS: list[tuple[str, InformerState, informer.InformerInput, InformerState, bool
         True,
     ),
     ("a refused list is tried again", Start(), DOWN, Start(1), True),
-    ("also the request for the world's version", Returning("7"), DOWN, Returning("7", 1), True),
+    ("after an outage a new list is required", Returning("7", 1), DOWN, Start(2), True),
+    (
+        "not after a refused request",
+        Returning("7"),
+        errors.Forbidden("no right"),
+        Returning("7", 1),
+        True,
+    ),
+    (
+        "not after a throttled request",
+        Returning("7"),
+        errors.TooManyRequests("slow down"),
+        Returning("7", 1),
+        True,
+    ),
 ]
 
 
@@ -137,6 +151,26 @@ def test_the_machine(
     step = informer.step(state, input, 0.0)
     assert step.state == after
     assert (step.event is not None) == publishes
+
+
+@pytest.mark.parametrize(
+    ("state", "input", "lost"),
+    [
+        (Watching("7"), WatchEnded(0.1, GONE), True),
+        (Watching("7"), WatchEnded(600, None, 600, had_events=False), True),
+        (Returning("7"), DOWN, True),
+        (Returning("7"), FAULT, True),
+        (Watching("7"), WatchEnded(0.1, DOWN), False),
+        (Returning("7"), errors.Forbidden("no right"), False),
+        (Start(), DOWN, False),
+    ],
+)
+def test_the_history_is_lost_after_410_silence_or_an_outage(
+    state: InformerState, input: informer.InformerInput, lost: bool
+) -> None:
+    event = informer.step(state, input, 0.0).event
+    assert isinstance(event, Failing)
+    assert event.history_lost == lost
 
 
 def test_failures_wait_longer_each_time_with_jitter_and_an_end() -> None:

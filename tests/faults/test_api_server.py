@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections
 import datetime
 import json
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -122,8 +123,9 @@ def test_a_restarted_api_server_is_not_flooded_and_everything_is_in_sync_soon(
         assert process.poll() is None
 
 
+@pytest.mark.parametrize("writes", [0, 1500])  # its versions are then behind, or ahead
 def test_a_cluster_that_is_restored_from_a_backup_is_brought_up_to_date(
-    tmp_path: Path, plane: controlplane.ControlPlane, space: str
+    tmp_path: Path, plane: controlplane.ControlPlane, space: str, writes: int
 ) -> None:
     upstream = gitservers.Upstream(tmp_path / "fleet")
     direct = {"powers": "full", "scheduling": "direct"}
@@ -137,7 +139,16 @@ def test_a_cluster_that_is_restored_from_a_backup_is_brought_up_to_date(
             until(lambda tag=tag: set(images(plane, space).values()) == {image(tag)}, log.read_text)  # type: ignore[misc]
         until(lambda: pods(plane, space) == everywhere(4), log.read_text)
         before = {name: body["metadata"]["uid"] for name, body in there(plane, space).items()}
+        plane.stop_api_server()
+        time.sleep(6)  # an outage in which a request of each watch fails
+        process.send_signal(signal.SIGSTOP)  # the writes of others come first
         plane.restore(tmp_path / "backup")
+        for n in range(writes):
+            labels = {"metadata": {"labels": {"number": str(n)}}}
+            plane.request(
+                "PATCH", f"/api/v1/namespaces/{space}", labels, "application/merge-patch+json"
+            )
+        process.send_signal(signal.SIGCONT)
         until(lambda: set(images(plane, space).values()) == {image(6)}, log.read_text)
         until(lambda: pods(plane, space) == everywhere(4), log.read_text)
         after = {name: body["metadata"]["uid"] for name, body in there(plane, space).items()}

@@ -6,10 +6,12 @@ Each test measures a process of its own with the memory limit of a small pod.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from gitops_ds.source.git import address, command_output
 from gitops_ds.source.git.credentials.credential_values import Credentials
 from gitops_ds.source.git.repository import Repository
 from gitops_ds.source.git.revision import ShortName
+from gitops_ds.source.sandbox import memory
 from tests.gitservers import HttpServer, Upstream
 
 MIB = 1 << 20
@@ -66,6 +69,25 @@ own = next(int(row.split()[1]) for row in rows if row.startswith("VmHWM:"))
 of_git = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 print(json.dumps([found, own >> 10, of_git >> 10]))
 """
+# As many repositories of one address as the last argument has are polled at once.
+CROWD = """
+import asyncio, json, sys
+from pathlib import Path
+from gitops_ds.source.git import address
+from gitops_ds.source.git.repository import Repository
+from gitops_ds.source.git.revision import Branch
+from gitops_ds.source.sandbox.turns import Turns
+
+async def main(url, cache, number):
+    where, turns = address.parse(url, allow_local=True), Turns()
+    async def tip(n):
+        async with Repository(where, Path(cache) / str(n), turns=turns) as repository:
+            return await repository.tip(Branch("main"))
+    results = await asyncio.gather(*map(tip, range(number)), return_exceptions=True)
+    print(json.dumps(sorted({type(result).__name__ for result in results})))
+
+asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+"""
 
 
 @pytest.fixture
@@ -106,13 +128,42 @@ def test_a_branch_that_is_missing_among_many_is_unknown_or_they_are_too_many(
     commit = refs(upstream, "heads", 20_000)
     assert found(upstream, commit, "missing") == "RevisionUnknown"
     refs(upstream, "heads", 100_000)
-    assert found(upstream, commit, "missing") == "SourceTooLarge"
+    assert found(upstream, commit, "missing") == "GitMemoryExceeded"
 
 
 @pytest.mark.parametrize(("kind", "work"), [("heads", "branch"), ("pull", "head")])
 def test_a_million_refs_are_refused(upstream: Upstream, kind: str, work: str) -> None:
     commit = refs(upstream, kind, 1_000_000)
-    assert found(upstream, commit, work) == "SourceTooLarge"
+    assert found(upstream, commit, work) == "GitMemoryExceeded"
+
+
+def of_children(process: int) -> int:
+    """The memory of all processes that this one started, in MiB."""
+    total = 0
+    with contextlib.suppress(OSError):  # it has just ended
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            for child in map(int, (thread / "children").read_text().split()):
+                rows = Path(f"/proc/{child}/status").read_text().splitlines()
+                total += sum(int(row.split()[1]) for row in rows if row.startswith("RssAnon:"))
+                total += of_children(child) << 10
+    return total >> 10
+
+
+def test_repositories_with_a_million_refs_that_are_polled_at_once_fit_together(
+    upstream: Upstream,
+) -> None:
+    refs(upstream, "heads", 1_000_000)
+    command = [sys.executable, "-c", CROWD, str(upstream.path), str(upstream.path.parent), "8"]
+    environment = {**os.environ, "GITOPS_DS_MEMORY_LIMIT": str(512 * MIB)}
+    peak = 0
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+        while process.poll() is None:
+            peak = max(peak, of_children(process.pid))
+            time.sleep(0.01)
+        assert process.stdout is not None
+        assert json.loads(process.stdout.read()) == ["GitMemoryExceeded"]
+    shares = memory.budget(512 * MIB)
+    assert peak <= (8 * shares.connect + 2 * shares.git) // MIB
 
 
 def test_the_refs_that_become_files_are_few(http_server: HttpServer, tmp_path: Path) -> None:
@@ -147,7 +198,7 @@ def test_a_commit_of_few_bytes_with_countless_files_is_refused(
     tree = upstream.git("mktree", input=row.encode())
     commit = upstream.git("commit-tree", tree, "-p", first, "-m", "countless")
     upstream.git("update-ref", "refs/heads/main", commit)
-    assert found(upstream, first, "line") == "SourceTooLarge"
+    assert found(upstream, first, "line") == "GitMemoryExceeded"
     assert found(upstream, first, "log") == "1"
 
 
@@ -161,7 +212,7 @@ def test_a_commit_with_a_message_of_many_megabytes_is_refused(
     commit = upstream.git(*words, input=message.encode())
     tip = upstream.git("commit-tree", f"{first}^{{tree}}", "-p", commit, "-m", "later")
     upstream.git("update-ref", "refs/heads/main", tip)
-    assert found(upstream, first, work) == "SourceTooLarge"
+    assert found(upstream, first, work) == "GitMemoryExceeded"
 
 
 def test_of_errors_the_last_lines_are_kept() -> None:

@@ -5,15 +5,19 @@ A state and an input give the next state and the event to publish (`step`); a sm
 requests. Every failure leads to a state. A list is published as a whole, so that a store can swap
 its objects and detect those that were deleted while the watch was interrupted.
 
-    Start ──list──> Following ──the watch ends──> Returning ──same world──> Following
+    Start ──list──> Watching ──the watch ends──> Returning ──same world──> Watching
       ^                 │                            │
-      ├──410 Expired────┴────an older world──────────┘
+      ├──410 Expired────┴────an older world──────────┤
+      │                       the request fails──────┘
       └──the watch is fruitless: repeated failures, or silence for minutes
 
 `Returning` requests an empty list for its version before it watches again: after a restored backup
 the cluster may be older than the version that the watch follows, and a watch from a future version
 is silent indefinitely.
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+After an outage the version does not identify the history: others may have written so much to a
+restored cluster that it exceeds the followed one. Therefore a full list follows if the request for the
+version gets no answer, or that of a failing server.
 
 An empty list proves that the API server answers, not that its watches work: a proxy or a missing
 right may fail those alone. Then the full list is read again, with back-off, so that a broken watch
@@ -29,7 +33,14 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gitops_ds.core.cluster import ClusterReader, Listing, Selection, WatchEvent
-from gitops_ds.core.errors import ClusterError, Expired, ServerFault, TooManyRequests, WatchSilent
+from gitops_ds.core.errors import (
+    ClusterError,
+    ClusterUnreachable,
+    Expired,
+    ServerFault,
+    TooManyRequests,
+    WatchSilent,
+)
 from gitops_ds.core.objects import Resource
 from gitops_ds.core.rate_limits import Backoff
 from gitops_ds.core.values import replace
@@ -99,10 +110,14 @@ class WorldVersion(msgspec.Struct, frozen=True):
 
 
 class Failing(msgspec.Struct, frozen=True):
-    """A request failed; the retry follows after `retry_in` seconds."""
+    """A request failed; the retry follows after `retry_in` seconds.
+
+    `history_lost`: the cluster may not be the one that the watch followed; a list follows.
+    """
 
     error: ClusterError
     retry_in: float
+    history_lost: bool = False
 
 
 InformerInput = Listing | WatchEnded | WorldVersion | ClusterError
@@ -140,11 +155,15 @@ def step(state: InformerState, input: InformerInput, chance: float) -> Transitio
                 else 0.0
             )
             return Transition(
-                Start(state.failures + 1, state.fruitless), Failing(input, wait), wait
+                Start(state.failures + 1, state.fruitless),
+                Failing(input, wait, history_lost=not isinstance(state, Start)),
+                wait,
             )
         case ClusterError():
             wait = max(BACKOFF.delay(state.failures + 1, chance), _retry_after(input))
-            return Transition(_after_error(state), Failing(input, wait), wait)
+            after = _after_error(state, input)
+            lost = isinstance(after, Start) and not isinstance(state, Start)
+            return Transition(after, Failing(input, wait, history_lost=lost), wait)
 
 
 def _after_watch(state: InformerState, ended: WatchEnded, chance: float) -> Transition:
@@ -158,7 +177,7 @@ def _after_watch(state: InformerState, ended: WatchEnded, chance: float) -> Tran
     if (broken or silent) and not isinstance(ended.error, Expired):
         wait = 0.0 if steady else RELIST_BACKOFF.delay(failures + 1, chance)
         error = _silence(ended) if silent else ended.error
-        event = Failing(error, wait) if error is not None else None
+        event = Failing(error, wait, history_lost=silent) if error is not None else None
         return Transition(Start(failures + (not steady), fruitless), event, wait)
     if ended.error is not None:
         return step(
@@ -283,10 +302,12 @@ def _resumed(state: InformerState) -> bool:
     return isinstance(state, Watching) and state.resumed
 
 
-def _after_error(state: InformerState) -> InformerState:
+def _after_error(state: InformerState, error: ClusterError) -> InformerState:
     failures = state.failures + 1
     match state:
         case Start():
+            return Start(failures, state.fruitless)
+        case Returning() if isinstance(error, ClusterUnreachable | ServerFault):
             return Start(failures, state.fruitless)
         case Watching(version=version) | Returning(version=version):
             return Returning(version, failures, state.fruitless)

@@ -29,9 +29,10 @@ from gitops_ds.source.git.directory_lock import LockResult, PrivateDirectory
 from gitops_ds.source.sandbox import memory
 
 _TURN = 0.05  # seconds between two attempts to lock the cache
-# Of git's share of the memory, what its output may have: as text and as objects it takes eight
-# times as much.
+# Of the share of a command, what its output may have: as text and as objects it takes eight times
+# as much.
 _SHARE_OF_OUTPUT = 8
+_SHARE_OF_CACHE = 6  # of the share of a command, what git's cache of objects may have
 _DELETED = "objects.deleted"  # objects that a killed process did not delete completely
 
 
@@ -52,23 +53,25 @@ class _GitCommand(msgspec.Struct, frozen=True):
     """A git command: its arguments, its purpose in messages ("fetch from"), environment and stdin.
 
     `accepted` are the exit statuses without an error; `largest_file` limits the bytes of each file
-    that it writes, `memory` those of its data (None: no limit); `own_session` separates it and its
-    children from the terminal.
+    that it writes, `memory` those of its data; `own_session` separates it and its children from
+    the terminal.
     """
 
     arguments: tuple[str, ...]
     purpose: str
+    memory: int
     environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     input: bytes = b""
     accepted: tuple[int, ...] = (0,)
     largest_file: int | None = None
-    memory: int | None = None
     own_session: bool = False
 
     @property
     def argv(self) -> list[str]:
         """The command line, below a shell that sets the limits."""
-        return hardening.capped(["git", *self.arguments], self.largest_file, self.memory)
+        cache = f"core.deltaBaseCacheLimit={self.memory // _SHARE_OF_CACHE}"
+        command = ["git", "-c", cache, *self.arguments]
+        return hardening.capped(command, self.largest_file, self.memory)
 
 
 class BareRepository:
@@ -90,6 +93,9 @@ class BareRepository:
         the same cache, before there is a repository to `interrupt`.
         """
         self.address, self.limits = address, limits
+        # Whether commands have git's whole share of the memory. A process that prepares a commit
+        # has it: there is one at a time.
+        self.has_turn = existing
         self._credentials: Credentials | None = None
         self._secrets: tuple[str, ...] = ()
         self._network: Mapping[str, str] = {}
@@ -216,6 +222,10 @@ class BareRepository:
         self._secrets, self._credentials = installed.secrets, credentials
 
     @property
+    def _share_of_read(self) -> int:
+        return memory.here().git if self.has_turn else memory.here().read
+
+    @property
     def objects(self) -> git.Repo:
         """GitPython's repository, to read commits as objects."""
         return self._repo
@@ -227,18 +237,16 @@ class BareRepository:
         environment: Mapping[str, str] = {},
         input: bytes = b"",
         may_fail: bool = False,
-        any_memory: bool = False,
     ) -> GitOutput:
         """Runs a command on this repository only; every transport is disabled. `environment` has
         additional variables: an index file, an author, keys.
 
         Raises the SourceError with the cause of a failure; with `may_fail`, exit status 1 is a
-        result. `any_memory`: without git's limit of memory.
+        result.
         """
         accepted = (0, 1) if may_fail else (0,)
-        share = None if any_memory else memory.here().git
         return self._run(
-            _GitCommand(arguments, purpose, environment, input, accepted, memory=share)
+            _GitCommand(arguments, purpose, self._share_of_read, environment, input, accepted)
         )
 
     @contextlib.contextmanager
@@ -250,7 +258,7 @@ class BareRepository:
         with tempfile.TemporaryFile() as stream, self._repo.git.custom_environment():
             stream.write(input)
             stream.seek(0)
-            command = _GitCommand(arguments, "read", memory=memory.here().git)
+            command = _GitCommand(arguments, "read", self._share_of_read)
             process = self._start(command, stream)
             timer = threading.Timer(self.limits.seconds, process.kill)
             timer.start()
@@ -281,10 +289,10 @@ class BareRepository:
             _GitCommand(
                 arguments,
                 purpose,
+                memory.here().git if self.has_turn else memory.here().connect,
                 self._network,
                 accepted=accepted,
                 largest_file=largest_file,
-                memory=memory.here().git,
                 own_session=True,
             )
         )
@@ -306,7 +314,7 @@ class BareRepository:
                 raise errors.SourceError(f"git can't be run: {error.strerror}") from None
             try:
                 stdout, stderr_bytes = command_output.read(
-                    process, self.limits.seconds, memory.here().git // _SHARE_OF_OUTPUT
+                    process, self.limits.seconds, command.memory // _SHARE_OF_OUTPUT
                 )
             except subprocess.TimeoutExpired:
                 raise self._failure(command.purpose, error_messages.TIMEOUT) from None

@@ -52,8 +52,12 @@ _RULES: tuple[_Rule, ...] = (
         ),
     ),
     (
-        rf"{TOO_LONG}|[Oo]ut of memory|[Cc]annot allocate memory",
-        errors.SourceTooLarge,
+        (
+            rf"{TOO_LONG}|[Oo]ut of memory|[Cc]annot allocate memory|[Mm]emory allocation"
+            # libraries of git's helper for https, with the smallest share
+            r"|git-remote-\w+ died of signal 11|cannot create shared object descriptor"
+        ),
+        errors.GitMemoryExceeded,
         (
             "it has too many branches and tags, commits or files, or too large ones, for the "
             "memory of git; use a smaller repository, or give the pod more memory"

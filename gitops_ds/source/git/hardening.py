@@ -26,9 +26,10 @@ _CONFIG = (
     ("core.autocrlf", "false"),
     ("core.attributesFile", "/dev/null"),
     ("core.bigFileThreshold", "8m"),
-    # The memory of a fetch: a third of git's default, and one thread.
-    ("core.deltaBaseCacheLimit", "32m"),
+    # The memory of a repack: one thread, and part of what a fetch may use.
     ("pack.threads", "1"),
+    ("pack.windowMemory", "16m"),
+    ("pack.deltaCacheSize", "16m"),
     ("core.quotePath", "false"),
     ("credential.helper", ""),
     ("fetch.fsckObjects", "true"),
@@ -131,15 +132,15 @@ def _numbered(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
     return {**result, "GIT_CONFIG_COUNT": str(count)}
 
 
-def capped(command: Sequence[str], bytes: int | None, memory: int | None) -> list[str]:
+def capped(command: Sequence[str], bytes: int | None, memory: int) -> list[str]:
     """The command with limits on its memory and on the size of each file that it writes, reported
     as an error instead of a signal; None: no limit.
 
     POSIX counts in blocks of 512 bytes and has no memory limit, so it depends on the shell.
     """
-    caps = [] if memory is None else [f"ulimit -d {memory // 1024} 2>/dev/null"]
+    caps = [f"ulimit -d {memory // 1024} 2>/dev/null"]
     caps += [] if bytes is None else [f'trap "" XFSZ; ulimit -f {max(1, bytes // 512)} || exit']
-    return ["sh", "-c", "; ".join([*caps, 'exec "$@"']), "sh", *command] if caps else [*command]
+    return ["sh", "-c", "; ".join([*caps, 'exec "$@"']), "sh", *command]
 
 
 def git_version() -> tuple[int, ...] | None:

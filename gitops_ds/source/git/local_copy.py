@@ -8,6 +8,7 @@ deleted: it is a cache. A process that is killed meanwhile leaves a complete cop
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable
 
 from gitops_ds.core import errors
@@ -56,9 +57,11 @@ def after_fetch(bare: BareRepository, *kept: tuple[str, ...]) -> None:
 
 
 def merge_packs(bare: BareRepository) -> None:
-    """Each fetch adds a pack: a geometric repack keeps their number logarithmic."""
-    with bare.alone():
-        bare.run(*_REPACK, "--geometric=2", purpose=_PURPOSE, any_memory=True)
+    """Each fetch adds a pack: a geometric repack keeps their number logarithmic. Packs that are too
+    large for the memory of git remain.
+    """
+    with bare.alone(), contextlib.suppress(errors.GitMemoryExceeded):
+        bare.run(*_REPACK, "--geometric=2", purpose=_PURPOSE)
 
 
 def _is_bounded(bare: BareRepository, *kept: tuple[str, ...]) -> bool:
@@ -71,7 +74,8 @@ def _is_bounded(bare: BareRepository, *kept: tuple[str, ...]) -> bool:
         with bare.alone():
             dropped = _dropped(bare, (_PINNED, *prefixes))
             _update_refs(bare, [f"delete {ref}\n" for ref in dropped])
-            bare.run(*_REPACK, "-a", purpose=_PURPOSE, any_memory=True)
+            with contextlib.suppress(errors.GitMemoryExceeded):
+                bare.run(*_REPACK, "-a", purpose=_PURPOSE)
     return not _exceeds(bare)
 
 

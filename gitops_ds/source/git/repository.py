@@ -1,16 +1,10 @@
-"""A Git repository for asyncio: all commands run in one worker thread, in order.
-
-GitPython's objects are not thread-safe, so none leaves that thread.
-"""
+"""A Git repository for asyncio: all commands run in its worker thread, in order."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
+import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -46,12 +40,15 @@ from gitops_ds.source.git.credentials.credential_values import (
     Credentials,
     CredentialSource,
 )
+from gitops_ds.source.git.git_worker import GitWorker
 from gitops_ds.source.git.object_reader import BranchMovement
 from gitops_ds.source.git.revision import Branch, RevisionSpec
+from gitops_ds.source.sandbox import memory
 from gitops_ds.source.sandbox.turns import Turns
 
 _SHORT_FETCH: Final = 10.0  # seconds
-_KILL_AGAIN: Final = 0.05  # seconds
+# A second attempt after a push would be refused, or push the same change again.
+_PUSHES: Final = (remote.push, cluster_refs.publish)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -60,7 +57,7 @@ class Repository:
     """A repository at an address, with a bare copy in the cache directory.
 
     `credentials` are fixed or requested for each connection. `allowed` are the renderers that may
-    run on its files. `turns` are those of all repositories that share memory for fetches.
+    run on its files. `turns` are those of all repositories that share git's part of the memory.
 
     Every method raises the SourceErrors of errors.py (and Refused, UsageError) and nothing else.
     Use it as an async context manager, or call `close`, which deletes the credentials from the
@@ -79,13 +76,10 @@ class Repository:
     ) -> None:
         self.address, self.allowed = address, allowed
         self._turns, self._is_slow = turns or Turns(), False
-        self._closing = threading.Event()
-        self._arguments = (address, cache, limits, self._closing)
+        self._worker = GitWorker(address, cache, limits)
         self._credential_source = (
             _always(credentials) if isinstance(credentials, Credentials) else credentials
         )
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="git")
-        self._bare: BareRepository | None = None
 
     async def tip(self, revision: RevisionSpec) -> CommitId:
         """The current commit of a revision at the server; fetches only for an abbreviated commit id
@@ -295,11 +289,7 @@ class Repository:
         """Kills the running command and git's helpers, and deletes the credentials from the disk,
         without waiting for the server.
         """
-        self._closing.set()
-        if self._bare is not None:
-            self._bare.interrupt()
-        await asyncio.get_running_loop().run_in_executor(self._worker, self._close_in_worker)
-        self._worker.shutdown(wait=True)
+        await self._worker.close()
 
     async def __aenter__(self) -> Self:
         """Itself; git starts with the first call."""
@@ -314,82 +304,55 @@ class Repository:
         """Closes."""
         await self.close()
 
-    async def _run_remote(self, function: Callable[..., T], *arguments: object) -> T:
+    async def _run_remote(
+        self, function: Callable[..., T], *arguments: object, has_turn: bool = False
+    ) -> T:
         """Runs a function that connects to the server; again with newer credentials if the server
         refuses the first.
         """
+        run = self._worker.run_in_turn if has_turn else self._run
         credentials = await self._credential_source(False)
-        await self._run(BareRepository.authorize, credentials)
+        await self._worker.run(BareRepository.authorize, credentials)
         try:
-            return await self._run(function, *arguments)
+            return await run(function, *arguments)
         except errors.SourceDenied:
             newer = await self._credential_source(True)
             if newer == credentials:
                 raise
-        await self._run(BareRepository.authorize, newer)
-        return await self._run(function, *arguments)
+        await self._worker.run(BareRepository.authorize, newer)
+        return await run(function, *arguments)
 
     async def _run_in_turn(self, function: Callable[..., T], *arguments: object) -> T:
         """Runs a function that fetches, in the turn of this repository. A slow fetch is ended for
         those of other repositories and begins again, and the next one waits for theirs.
         """
-        attempt, is_slow = partial(self._run_until_cancelled, function, *arguments), self._is_slow
+        is_slow, run = self._is_slow, partial(self._run_remote, has_turn=True)
+
+        async def attempt() -> T:
+            began = time.monotonic()
+            try:
+                return await self._worker.until_cancelled(run, function, *arguments)
+            finally:
+                self._is_slow = time.monotonic() - began >= _SHORT_FETCH
+
         kept = 0.0 if is_slow else _SHORT_FETCH
         return await self._turns.run(self.address.url, attempt, kept=kept, long=is_slow)
 
-    async def _run_until_cancelled(self, function: Callable[..., T], *arguments: object) -> T:
-        """As `_run_remote`; a cancellation ends the running command."""
-        fetch, began = _Fetch(), time.monotonic()
-        try:
-            return await self._run_remote(fetch.run, function, *arguments)
-        except asyncio.CancelledError:
-            fetch.is_cancelled = True
-            while fetch.is_running:
-                if self._bare is not None:
-                    self._bare.end_command()
-                await asyncio.sleep(_KILL_AGAIN)
-            raise
-        finally:
-            self._is_slow = time.monotonic() - began >= _SHORT_FETCH
-
     async def _run(self, function: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(
-            self._worker, self._in_worker, function, arguments
-        )
-
-    def _close_in_worker(self) -> None:
-        bare, self._bare = self._bare, None
-        if bare is not None:
-            bare.close()
-
-    def _in_worker(self, function: Callable[..., T], arguments: tuple[object, ...]) -> T:
-        if self._bare is None:
-            self._bare = BareRepository(*self._arguments)
-        if self._closing.is_set():
-            raise errors.SourceError(f"{self.address.display} is closed")
+        """Runs a function with the memory that each repository has at any time. If it needs more,
+        it begins again in the turn of this repository; a push is not ended for others.
+        """
         try:
-            return function(self._bare, *arguments)
-        except OSError as error:
-            raise errors.SourceError(
-                f"the cache of {self.address.display} can't be used: {error.strerror}"
-            ) from None
+            return await self._worker.run(function, *arguments)
+        except errors.GitMemoryExceeded:
+            if memory.here().read == memory.here().git:
+                raise
 
+        def attempt() -> Awaitable[T]:
+            return self._worker.until_cancelled(self._worker.run_in_turn, function, *arguments)
 
-@dataclass(slots=True)
-class _Fetch:
-    """A function in the worker, and whether it has been cancelled from the event loop."""
-
-    is_running: bool = False
-    is_cancelled: bool = False
-
-    def run(self, bare: BareRepository, function: Callable[..., T], *arguments: object) -> T:
-        self.is_running = True
-        try:
-            if self.is_cancelled:
-                raise errors.SourceUnreachable(f"the fetch of {bare.address.display} was ended")
-            return function(bare, *arguments)
-        finally:
-            self.is_running = False
+        kept = math.inf if function in _PUSHES else 0.0
+        return await self._turns.run(self.address.url, attempt, kept=kept, long=True)
 
 
 def _always(credentials: Credentials) -> CredentialSource:

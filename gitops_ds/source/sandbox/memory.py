@@ -22,6 +22,10 @@ class Budget(msgspec.Struct, frozen=True):
     """Shares in bytes: for the process that prepares a commit, for each program that renders, for
     git while it fetches.
 
+    `read` is for a git command that reads the local copy, `connect` for each of the two processes
+    of one that connects to a server. Each repository may use one of them at any time, outside the
+    turns: the limit of the pod must include them.
+
     `snapshot` is for all files of a commit that are read, `answers` for the results of all
     repositories together. `programs` is the number of concurrent renderers, `fetches` that of
     concurrent fetches. If all use their shares, a fifth of a pod's limit remains for the service
@@ -31,6 +35,8 @@ class Budget(msgspec.Struct, frozen=True):
     worker: int
     program: int
     git: int
+    read: int
+    connect: int
     snapshot: int
     answers: int
     programs: int
@@ -38,7 +44,21 @@ class Budget(msgspec.Struct, frozen=True):
 
 
 _MOST_FETCHES = 4
-UNLIMITED = Budget(1024 * MIB, 2048 * MIB, 1024 * MIB, 64 * MIB, 64 * MIB, 2, _MOST_FETCHES)
+# Measured with git 2.39: a repository of 70,000 commits and 2,500 files is read with 16 MiB. A
+# connection by https needs 10 MiB, of which 8 are the certificates of a system, and 16 MiB suffice
+# for 30,000 refs.
+_READ, _CONNECT = 24 * MIB, 16 * MIB
+UNLIMITED = Budget(
+    worker=1024 * MIB,
+    program=2048 * MIB,
+    git=1024 * MIB,
+    read=1024 * MIB,
+    connect=1024 * MIB,
+    snapshot=64 * MIB,
+    answers=64 * MIB,
+    programs=2,
+    fetches=_MOST_FETCHES,
+)
 
 
 def budget(limit: int | None) -> Budget:
@@ -54,6 +74,8 @@ def budget(limit: int | None) -> Budget:
         worker=worker,
         program=program,
         git=git,
+        read=_READ,
+        connect=_CONNECT,
         snapshot=min(whole // 16, UNLIMITED.snapshot),
         answers=min(whole // 16, UNLIMITED.answers),
         programs=programs,
