@@ -16,8 +16,8 @@ the cluster may be older than the version that the watch follows, and a watch fr
 is silent indefinitely.
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 After an outage the version does not identify the history: others may have written so much to a
-restored cluster that it exceeds the followed one. Therefore a full list follows if the request for the
-version gets no answer, or that of a failing server.
+restored cluster that it exceeds the followed one. Therefore a full list follows if the request for
+the version gets no answer, or that of a failing server.
 
 An empty list proves that the API server answers, not that its watches work: a proxy or a missing
 right may fail those alone. Then the full list is read again, with back-off, so that a broken watch
