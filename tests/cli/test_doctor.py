@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.doctor import repositories
+from gitops_ds.cli.doctor import checks, repositories
 from gitops_ds.cli.doctor import service as doctor_service
 from gitops_ds.cli.doctor.result import CheckVerdict
 from gitops_ds.core.objects import LEASE, NAMESPACE
@@ -33,6 +33,27 @@ def files(document: dict[str, Any]) -> list[tuple[str, CheckVerdict, str]]:
         (line.name, line.verdict, line.message)
         for line in doctor_service.files(service.parse(document))
     ]
+
+
+@pytest.mark.parametrize(
+    ("program", "isolation", "has_landlock", "verdict", "words"),
+    [
+        (("kustomize", "build"), "seccomp", True, CheckVerdict.OK, "and without other files"),
+        (("kustomize", "build"), "seccomp", False, CheckVerdict.WARNING, "has no Landlock"),
+        (("kustomize", "build"), "none", True, CheckVerdict.WARNING, "can't be isolated"),
+        (None, "seccomp", True, CheckVerdict.WARNING, "neither kustomize nor kubectl"),
+    ],
+)
+def test_what_programs_of_a_repository_can_reach_is_named(
+    program: tuple[str, ...] | None,
+    isolation: str,
+    has_landlock: bool,
+    verdict: CheckVerdict,
+    words: str,
+) -> None:
+    line = checks.renderers(program, isolation, has_landlock=has_landlock)
+    assert line.verdict is verdict
+    assert words in line.message
 
 
 def test_each_secret_of_a_webhook_is_looked_at_where_it_is_named(tmp_path: Path) -> None:

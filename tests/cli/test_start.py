@@ -64,6 +64,14 @@ def test_a_check_of_plain_files_imports_no_yaml_library(tmp_path: Path) -> None:
     assert (code, "ruamel" in names) == (0, False)
 
 
+@pytest.mark.parametrize("command", ["plan", "diff"])
+def test_a_plan_without_a_cluster_imports_no_http_library(command: str) -> None:
+    repository = str(ROOT / "gitops_ds/examples-repo")
+    code, names = modules_after(command, repository, "--cluster", "dev-1", "--simulate", "2")
+    assert code in (0, 1)
+    assert not names & {"aiohttp", "kubernetes"}
+
+
 def test_no_error_is_a_command_to_the_runner_that_reads_it(tmp_path: Path) -> None:
     command = ("check", tmp_path, "--baseline", "no\n::error::such\n##[add-path]file")
     done = program.in_this_process(command, tmp_path, os.environ)

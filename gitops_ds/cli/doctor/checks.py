@@ -42,6 +42,7 @@ from gitops_ds.service.settings import service as settings
 from gitops_ds.service.settings.service import Service
 from gitops_ds.source.git import hardening
 from gitops_ds.source.renderers import expand, process
+from gitops_ds.source.sandbox import confine
 from gitops_ds.yaml import nodes
 
 OLDEST_GIT: Final = (2, 39)
@@ -62,7 +63,7 @@ async def examine(args: DoctorArgs) -> AsyncIterator[Line]:
     bundles: list[Bundle] = []
     async for line in repositories.examine(merged, service, bundles):
         yield line
-    yield _kustomize()
+    yield renderers(expand.program(), process.isolation(), has_landlock=confine.restricts_files())
     if service is not None:
         for line in doctor_service.files(service):
             yield line
@@ -148,12 +149,14 @@ def _git(version: tuple[int, ...] | None) -> Line:
     )
 
 
-def _kustomize() -> Line:
-    program = expand.program()
+def renderers(program: tuple[str, ...] | None, isolation: str, *, has_landlock: bool) -> Line:
+    """The program that builds kustomizations, and what it can reach. `isolation` is the way without
+    a network, or `none`.
+    """
     if program is None:
         advice = "install kustomize or kubectl if a repository has a kustomization.yaml"
         return result.warning("kustomize", "neither kustomize nor kubectl is on the PATH", advice)
-    if (way := process.isolation()) == "none":
+    if isolation == "none":
         advice = (
             "allow seccomp filters or user namespaces; until then URLs are refused wherever a "
             "kustomization could fetch them"
@@ -161,9 +164,15 @@ def _kustomize() -> Line:
         return result.warning(
             "kustomize", f"{program[0]} can't be isolated from the network here", advice
         )
-    return result.ok(
-        "kustomize", f"kustomizations are built by {program[0]}, without a network ({way})"
-    )
+    built = f"kustomizations are built by {program[0]}, without a network ({isolation})"
+    if not has_landlock:
+        return result.warning(
+            "kustomize",
+            f"{built}, but charts and kustomizations can read the files of this machine: the "
+            "kernel has no Landlock",
+            "use a node whose kernel has it (Linux 5.13 or newer), or trust the authors",
+        )
+    return result.ok("kustomize", f"{built}, and without other files (Landlock)")
 
 
 async def _live(

@@ -13,10 +13,10 @@ from gitops_ds.core.cluster import Cluster, ClusterReader
 from gitops_ds.core.sources.bundle import ClusterFacts
 from gitops_ds.core.values import replace
 from gitops_ds.kube.client.fence import Fence
-from gitops_ds.kube.client.transport import RequestCounter
 
 if TYPE_CHECKING:
     from gitops_ds.kube.client.config import ClientConfig
+    from gitops_ds.kube.client.transport import RequestCounter
 
 
 class Connection(msgspec.Struct, frozen=True):

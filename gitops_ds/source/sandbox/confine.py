@@ -37,7 +37,7 @@ _X32 = 0x40000000  # system calls of another ABI of x86_64
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 # The same numbers on all machines.
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
-_PATH_BENEATH = 1
+_PATH_BENEATH, _ABI_VERSION = 1, 1
 # Of its first version: execute, write, read, list, and the rest for directories.
 _READS, _USES, _ALL, _OF_FILES = 0b1101, 0b110, (1 << 13) - 1, 0b111
 # Programs and their libraries; none of them has secrets.
@@ -72,6 +72,13 @@ def without_network(way: str) -> bool:
     if sys.platform != "linux":
         return False
     return _filtered() if way == "seccomp" else way == "namespace" and _apart()
+
+
+def restricts_files() -> bool:
+    """Whether the kernel has Landlock."""
+    if sys.platform != "linux":
+        return False
+    return bool(_libc().syscall(_LANDLOCK_CREATE_RULESET, None, 0, _ABI_VERSION) > 0)
 
 
 def without_other_files(program: str, own: str) -> bool:
