@@ -1,0 +1,1 @@
+"""What commands print on a terminal beside documents: tables, and the progress of rollouts."""
