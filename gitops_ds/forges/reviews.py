@@ -99,10 +99,10 @@ class ReviewReader:
 def approving(pull: MergedPullRequest, reviews: Iterable[Review]) -> Iterator[ApprovingReview]:
     """The reviews that approve the merged head, of the oldest first."""
     last: dict[str, Review] = {}
-    for one in reviews:
-        if one.state is not None:
-            last[one.user] = one
-    for user, one in last.items():
-        is_of_head = pull.head != "" and one.commit == pull.head
-        if one.state is ReviewState.APPROVED and is_of_head and user != pull.author:
-            yield ApprovingReview(pull.number, user, one.user_id, pull.head)
+    for review in reviews:
+        if review.state is not None:
+            last[review.user] = review
+    for user, review in last.items():
+        is_of_head = pull.head != "" and review.commit == pull.head
+        if review.state is ReviewState.APPROVED and is_of_head and user != pull.author:
+            yield ApprovingReview(pull.number, user, review.user_id, pull.head)

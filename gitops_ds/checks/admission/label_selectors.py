@@ -55,7 +55,7 @@ def label_keys(place: Path, term: Spec) -> Iterator[Violation]:
     chosen = section(term.get("labelSelector"))
     selected = {
         *section(chosen.get("matchLabels")),
-        *(one.get("key") for one in items(chosen.get("matchExpressions"))),
+        *(expression.get("key") for expression in items(chosen.get("matchExpressions"))),
     }
     both = {*(term.get("matchLabelKeys") or ())} & (
         selected | {*(term.get("mismatchLabelKeys") or ())}

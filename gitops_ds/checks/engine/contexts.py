@@ -42,7 +42,10 @@ class ClusterContext:
     @cached_property
     def placers(self) -> Mapping[Key, Placer]:
         """The node eligibility of each DaemonSet."""
-        return {one.key: node_eligibility.read(template(one.body)) for one in self.daemonsets}
+        return {
+            daemonset.key: node_eligibility.read(template(daemonset.body))
+            for daemonset in self.daemonsets
+        }
 
     @cached_property
     def groups(self) -> node_pools.Groups:

@@ -13,7 +13,7 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     import difflib  # few checks need it
 
     words = sorted(set(candidates))
-    same = [one for one in words if one.lower() == word.lower()]
+    same = [other for other in words if other.lower() == word.lower()]
     if same:
         return same[0]
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.7)
@@ -71,7 +71,7 @@ def shown(value: Any) -> str:
 def wanted(kind: Any) -> str:
     """The English name of a JSON Schema type."""
     kinds = kind if isinstance(kind, list) else [kind]
-    return " or ".join(_TYPES.get(one, str(one)) for one in kinds)
+    return " or ".join(_TYPES.get(kind, str(kind)) for kind in kinds)
 
 
 _TYPES = {

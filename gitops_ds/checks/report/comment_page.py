@@ -75,8 +75,8 @@ class _Document(msgspec.Struct):
 def data_of(report: Report, about: ReportContext) -> dict[str, Any]:
     """The part `page` of the JSON report."""
     checked: dict[str, int] = {}
-    for one in report.checked:
-        checked[one.cluster] = checked.get(one.cluster, 0) + 1
+    for checked_object in report.checked:
+        checked[checked_object.cluster] = checked.get(checked_object.cluster, 0) + 1
     return {
         "key": about.key,
         "head": about.head,
@@ -85,7 +85,7 @@ def data_of(report: Report, about: ReportContext) -> dict[str, Any]:
         "checked": checked,
         "changed": None if report.changed is None else list(map(asdict, report.changed)),
         "notes": list(report.notes),
-        "drift": [list(one) for one in report.drift],
+        "drift": [list(lines) for lines in report.drift],
     }
 
 

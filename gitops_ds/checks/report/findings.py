@@ -187,9 +187,9 @@ def _without_secrets(
     invalid.
     """
     if any(
-        hidden.within(one.text) != one.text
-        or not redaction_report.quotable(files.get(one.file, b""))
-        for one in some
+        hidden.within(replacement.text) != replacement.text
+        or not redaction_report.quotable(files.get(replacement.file, b""))
+        for replacement in some
     ):
         return ()
     return tuple(some)
@@ -208,13 +208,13 @@ def with_changes(
     """
     printable_changes = (
         replace(
-            one,
-            clusters=tuple(map(printable.line, one.clusters)),
-            time=printable.line(one.time),
-            cost=printable.line(one.cost),
-            objects=tuple(printable.block(report.hidden.within(text)) for text in one.objects),
+            change,
+            clusters=tuple(map(printable.line, change.clusters)),
+            time=printable.line(change.time),
+            cost=printable.line(change.cost),
+            objects=tuple(printable.block(report.hidden.within(text)) for text in change.objects),
         )
-        for one in changed or ()
+        for change in changed or ()
     )
     hidden: dict[str, Any] = _within(document, report.hidden)
     differing = (
@@ -288,9 +288,9 @@ def fingerprints(findings: Sequence[Finding]) -> list[str]:
     """The fingerprints of findings in their order; equal ones are numbered."""
     seen: Counter[str] = Counter()
     hashes = []
-    for one in map(fingerprint, findings):
-        hashes.append(_digest(f"{one}\0{seen[one]}") if seen[one] else one)
-        seen[one] += 1
+    for identity in map(fingerprint, findings):
+        hashes.append(_digest(f"{identity}\0{seen[identity]}") if seen[identity] else identity)
+        seen[identity] += 1
     return hashes
 
 

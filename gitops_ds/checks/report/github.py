@@ -63,13 +63,18 @@ def _most_important(report: Report) -> list[Finding]:
     """
     ranked = sorted(
         enumerate(report.findings),
-        key=lambda one: (SEVERITY_ORDER[one[1].severity], not one[1].refused, one[0]),
+        key=lambda numbered: (
+            SEVERITY_ORDER[numbered[1].severity],
+            not numbered[1].refused,
+            numbered[0],
+        ),
     )
-    by_level = {s: [one for one in ranked if one[1].severity is s] for s in Severity}
+    by_level = {s: [numbered for numbered in ranked if numbered[1].severity is s] for s in Severity}
     complete = all(len(level) <= PER_LEVEL for level in by_level.values())
     room = {s: PER_LEVEL - (s is Severity.INFO and not complete) for s in Severity}
     return [
-        finding for _, finding in sorted(one for s in Severity for one in by_level[s][: room[s]])
+        finding
+        for _, finding in sorted(numbered for s in Severity for numbered in by_level[s][: room[s]])
     ]
 
 

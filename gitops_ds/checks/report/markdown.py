@@ -99,14 +99,14 @@ def _summary(report: Report) -> str:
         return " The change changes no object."
 
     def total(count: Callable[[ReportedChange], int]) -> int:
-        return sum(count(one) * max(1, len(one.clusters)) for one in report.changed or ())
+        return sum(count(change) * max(1, len(change.clusters)) for change in report.changed or ())
 
     effects = (
-        (total(lambda one: one.gained), "adds pods to"),
-        (total(lambda one: one.lost), "removes pods from"),
-        (total(lambda one: one.restarted), "restarts pods on"),
+        (total(lambda change: change.gained), "adds pods to"),
+        (total(lambda change: change.lost), "removes pods from"),
+        (total(lambda change: change.restarted), "restarts pods on"),
     )
-    parts = [f"changes {counted(total(lambda one: len(one.objects)), 'object')}"]
+    parts = [f"changes {counted(total(lambda change: len(change.objects)), 'object')}"]
     parts += [f"{verb} {counted(number, 'node')}" for number, verb in effects if number]
     first, last = parts[:-1], parts[-1]
     return f" The change {', '.join(first)} and {last}." if first else f" The change {last}."
@@ -114,7 +114,7 @@ def _summary(report: Report) -> str:
 
 def _verdicts(report: Report) -> Section:
     """The table of clusters, empty for a repository without clusters and changes."""
-    objects = Counter(one.cluster for one in report.checked)
+    objects = Counter(checked_object.cluster for checked_object in report.checked)
     count = Counter((finding.cluster, finding.severity) for finding in report.findings)
     changed = {
         name: group
@@ -170,9 +170,16 @@ def _diff(group: ReportedChange) -> Section:
 def _blocks(report: Report, about: ReportContext) -> Mapping[Severity, tuple[str, ...]]:
     """The findings as list items; equal findings of several clusters share an item."""
     same: dict[Any, tuple[Finding, list[str]]] = {}
-    for one in report.findings:
-        what = (one.rule, one.severity, one.message, one.place, one.object, one.path)
-        same.setdefault(what, (one, []))[1].append(one.cluster)
+    for finding in report.findings:
+        what = (
+            finding.rule,
+            finding.severity,
+            finding.message,
+            finding.place,
+            finding.object,
+            finding.path,
+        )
+        same.setdefault(what, (finding, []))[1].append(finding.cluster)
     items: dict[Severity, list[str]] = {severity: [] for severity in Severity}
     for finding, clusters in same.values():
         items[finding.severity].append(

@@ -202,14 +202,14 @@ def _fixes(finding: Finding, replacements: Sequence[Replacement], report: Report
             "artifactLocation": _artifact(report.within(file)),
             "replacements": [
                 {
-                    "deletedRegion": _region(*one.start, *one.end),
-                    "insertedContent": {"text": one.text},
+                    "deletedRegion": _region(*replacement.start, *replacement.end),
+                    "insertedContent": {"text": replacement.text},
                 }
-                for one in replacements
-                if one.file == file
+                for replacement in replacements
+                if replacement.file == file
             ],
         }
-        for file in dict.fromkeys(one.file for one in replacements)
+        for file in dict.fromkeys(replacement.file for replacement in replacements)
     ]
     return {
         "fixes": [

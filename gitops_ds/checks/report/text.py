@@ -171,12 +171,12 @@ class FindingGroup(msgspec.Struct, frozen=True):
     @property
     def clusters(self) -> tuple[str, ...]:
         """The clusters, sorted."""
-        return tuple(sorted({one.cluster for one in self.findings} - {""}))
+        return tuple(sorted({finding.cluster for finding in self.findings} - {""}))
 
     @property
     def objects(self) -> tuple[str, ...]:
         """The objects, sorted."""
-        return tuple(sorted({str(one.object) for one in self.findings if one.object}))
+        return tuple(sorted({str(finding.object) for finding in self.findings if finding.object}))
 
     def scope(self, *, several: bool) -> str:
         """The clusters and objects of the group: `in eu-1, us-1: DaemonSet a/b, DaemonSet a/c`.
@@ -192,10 +192,18 @@ class FindingGroup(msgspec.Struct, frozen=True):
 def grouped(findings: Iterable[Finding]) -> list[FindingGroup]:
     """The groups in the order of their first findings."""
     groups: dict[object, list[Finding]] = {}
-    for one in findings:
-        place, fix = one.place, one.fix.words if one.fix else ""
-        key = (one.rule, one.severity, one.message, place, one.end, fix, one.other)
-        groups.setdefault(key, []).append(one)
+    for finding in findings:
+        place, fix = finding.place, finding.fix.words if finding.fix else ""
+        key = (
+            finding.rule,
+            finding.severity,
+            finding.message,
+            place,
+            finding.end,
+            fix,
+            finding.other,
+        )
+        groups.setdefault(key, []).append(finding)
     return [FindingGroup(tuple(same)) for same in groups.values()]
 
 

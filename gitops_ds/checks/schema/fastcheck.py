@@ -210,8 +210,8 @@ def _mapping(item: SchemaPredicate) -> SchemaPredicate:
     def check(value: Any) -> bool:
         if type(value) is not dict:
             return False
-        for one in value.values():  # noqa: SIM110  a generator is slower than the loop
-            if one is not None and not item(one):
+        for member in value.values():  # noqa: SIM110  a generator is slower than the loop
+            if member is not None and not item(member):
                 return False
         return True
 
