@@ -59,7 +59,6 @@ def pytest_unconfigure() -> None:
     gc.freeze()
 
 
-@pytest.hookimpl(tryfirst=True)  # before the one of xdist, which reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Selects what the profile tests, and orders it for several workers."""
     if profiles.FAST:

@@ -215,6 +215,24 @@ def test_a_commit_with_a_message_of_many_megabytes_is_refused(
     assert found(upstream, first, work) == "GitMemoryExceeded"
 
 
+@pytest.mark.parametrize(("names", "characters"), [(25_000, 10), (1, 200_000)])
+def test_commits_that_are_too_large_together_are_refused(
+    upstream: Upstream, names: int, characters: int
+) -> None:
+    """Each is within the limits of one commit."""
+    first = commit = upstream.commit({"a.yaml": "a: 1\n"})
+    trees = []
+    for content in (b"x", b"y"):
+        blob = upstream.git("hash-object", "-w", "--stdin", input=content)
+        rows = "".join(f"100644 blob {blob}\tname-{n:05d}\n" for n in range(names))
+        trees.append(upstream.git("mktree", input=rows.encode()))
+    for n in range(60):
+        words = ("commit-tree", trees[n % 2], "-p", commit, "-F", "-")
+        commit = upstream.git(*words, input=("\N{GRINNING FACE}" * characters).encode())
+    upstream.git("update-ref", "refs/heads/main", commit)
+    assert found(upstream, first, "line") == "SourceTooLarge"
+
+
 def test_of_errors_the_last_lines_are_kept() -> None:
     script = "import sys; sys.stderr.write('remote: noise\\n' * 100_000 + 'fatal: the cause\\n')"
     with subprocess.Popen(

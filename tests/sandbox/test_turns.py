@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gitops_ds.source.sandbox.turns import MOST_ENDS, Turns
+from gitops_ds.source.sandbox.turns import MOST_ENDS, TurnEnded, Turns
 
 
 def seconds(length: float) -> Callable[[], Awaitable[float]]:
@@ -103,3 +103,53 @@ async def test_an_error_of_the_work_is_raised_and_its_place_is_free() -> None:
     with pytest.raises(OSError, match="no process"):
         await turns.run("one", fails, kept=1)
     assert await turns.run("two", seconds(1), kept=1) == 1
+
+
+async def busy(turns: Turns, who: str, length: float) -> None:
+    """Short work without a pause."""
+    while True:
+        await turns.run(who, seconds(length), kept=10)
+
+
+@pytest.mark.parametrize("length", [6.5, 8.8])  # ends before others may end it
+async def test_a_repository_waits_for_the_running_work_and_not_for_that_of_all_others(
+    length: float,
+) -> None:
+    turns = Turns()
+    others = [asyncio.create_task(busy(turns, f"busy-{n}", length)) for n in range(5)]
+    await asyncio.sleep(100)
+    for _ in range(5):
+        began = now()
+        assert await turns.run("light", seconds(1), kept=10) - began <= length + 1.5
+        await asyncio.sleep(20)
+    began = now()
+    assert await turns.run("large", seconds(30), kept=0, long=True) - began <= length + 31, (
+        "work that is long too"
+    )
+    for other in others:
+        other.cancel()
+
+
+async def test_repositories_that_are_always_busy_share_the_time() -> None:
+    turns, lengths = Turns(), {"long": 20.0, "a": 5.0, "b": 5.0, "c": 2.0, "d": 2.0}
+    used = dict.fromkeys(lengths, 0.0)
+
+    async def worker(who: str, length: float) -> None:
+        while True:
+            await turns.run(who, seconds(length), kept=60, long=who == "long")
+            used[who] += length
+
+    workers = [asyncio.create_task(worker(who, length)) for who, length in lengths.items()]
+    await asyncio.sleep(2000)
+    assert list(used.values()) == pytest.approx([400] * 5, rel=0.1)
+    for task in workers:
+        task.cancel()
+
+
+async def test_work_that_may_not_begin_again_ends_with_an_error() -> None:
+    turns = Turns()
+    push = asyncio.create_task(turns.run("heavy", seconds(60), kept=10, repeats=False))
+    await asyncio.sleep(1)
+    assert await turns.run("light", seconds(1), kept=10) == pytest.approx(11, abs=2)
+    with pytest.raises(TurnEnded):
+        await push

@@ -5,10 +5,12 @@ one only restores an earlier content.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
-from gitops_ds.core.objects import CommitId
+from gitops_ds.core import errors
+from gitops_ds.core.objects import CommitId, short
 from gitops_ds.core.rollouts.halted_rollout import BranchCommit, FileChange
 from gitops_ds.core.rollouts.staged_rollout import TRAILER
 from gitops_ds.core.sources.source_tree import CommitInfo
@@ -16,6 +18,10 @@ from gitops_ds.source.git import commit_writer, object_reader, tree
 from gitops_ds.source.git.bare_repository import BareRepository
 from gitops_ds.source.git.commit_writer import Signature
 
+# Of all messages and lists of files of some commits, as git prints them; as objects they take four
+# times as much. They belong to what each repository may use at any time (`sandbox.memory`).
+MOST_BYTES: Final = 3 << 20
+_BYTES_OF_CHARACTER: Final = 4  # at most
 MOST = 100  # commits with the trailer, the newest
 _FORMAT = f"%H%x1f%(trailers:key={TRAILER},valueonly,unfold,separator=%x1f)"
 
@@ -63,7 +69,8 @@ def brought(
     """The commits of the branch itself after `since` up to `commit`, newest first. Of a `merge`
     those that it brought from `commit`, one of its parents, to its first parent.
 
-    None for more than `limit` commits, and if `since` is not in the history of `commit`.
+    None for more than `limit` commits or MOST_BYTES, and if `since` is not in the history of
+    `commit`.
     """
     head = commit if merge is None else merge.id
     if not object_reader.has(bare, since) or not object_reader.is_ancestor(bare, since, head):
@@ -73,12 +80,15 @@ def brought(
     rows = bare.run(*words, *(f"^{commit_id}" for commit_id in without)).text.splitlines()
     if len(rows) > limit:
         return None
-    return tuple(_changed_files(bare, *map(CommitId, row.split())) for row in rows)
-
-
-def _changed_files(bare: BareRepository, id: CommitId, *parents: CommitId) -> ChangedFiles:
-    before = parents[0] if parents else "--root"
-    return ChangedFiles(id, frozenset(_changes(bare, before, id)), parents)
+    result, bytes = list[ChangedFiles](), 0
+    for row in rows:
+        id, *parents = map(CommitId, row.split())
+        changed = _raw_changes(bare, parents[0] if parents else "--root", id)
+        bytes += len(changed)
+        if bytes > MOST_BYTES:
+            return None
+        result.append(ChangedFiles(id, frozenset(_parsed(changed)), tuple(parents)))
+    return tuple(result)
 
 
 def commit_approval(
@@ -176,27 +186,39 @@ def line(
     between = until if since is None else f"{since}..{until}"
     words = ("rev-list", "--first-parent", f"--max-count={limit}", between)
     ids = map(CommitId, bare.run(*words).text.split())
-    return _with_changes(bare, [object_reader.info(bare, id) for id in ids])
+    return _with_changes(bare, (object_reader.info(bare, id) for id in ids))
 
 
 def _with_changes(bare: BareRepository, commits: Iterable[CommitInfo]) -> tuple[BranchCommit, ...]:
-    return tuple(
-        BranchCommit(
-            commit,
-            object_reader.text_of(bare.objects.commit(commit.id).message),
-            # every file of a first commit
-            _changes(
-                bare, *((commit.parents[0], commit.id) if commit.parents else ("--root", commit.id))
-            ),
-        )
-        for commit in commits
-    )
+    """Raises SourceTooLarge if the messages and the lists of files are too long together."""
+    result, bytes = list[BranchCommit](), 0
+    for commit in commits:
+        message = object_reader.text_of(bare.objects.commit(commit.id).message)
+        # every file of a first commit
+        sides = (commit.parents[0], commit.id) if commit.parents else ("--root", commit.id)
+        rows = _raw_changes(bare, *sides)
+        bytes += _BYTES_OF_CHARACTER * len(message) + len(rows)
+        if bytes > MOST_BYTES:
+            raise errors.SourceTooLarge(
+                f"the commits of {bare.address.display} up to {short(commit.id)} change too many "
+                f"files, or have too long messages: more than {MOST_BYTES >> 20} MiB"
+            )
+        result.append(BranchCommit(commit, message, _parsed(rows)))
+    return tuple(result)
 
 
 def _changes(bare: BareRepository, before: str, after: str) -> Mapping[str, FileChange]:
     """The files that differ between two commits, in order."""
+    return _parsed(_raw_changes(bare, before, after))
+
+
+def _raw_changes(bare: BareRepository, before: str, after: str) -> bytes:
     words = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--no-commit-id")
-    fields = bare.run(*words, before, after).stdout.split(b"\0")
+    return bare.run(*words, before, after).stdout
+
+
+def _parsed(raw: bytes) -> Mapping[str, FileChange]:
+    fields = raw.split(b"\0")
     # `:MODE MODE BLOB BLOB STATUS`, then the name
     rows = zip(fields[::2], fields[1::2], strict=False)
     return {name.decode("utf-8", "surrogateescape"): _change(row) for row, name in rows}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -44,7 +43,7 @@ from gitops_ds.source.git.git_worker import GitWorker
 from gitops_ds.source.git.object_reader import BranchMovement
 from gitops_ds.source.git.revision import Branch, RevisionSpec
 from gitops_ds.source.sandbox import memory
-from gitops_ds.source.sandbox.turns import Turns
+from gitops_ds.source.sandbox.turns import TurnEnded, Turns
 
 _SHORT_FETCH: Final = 10.0  # seconds
 # A second attempt after a push would be refused, or push the same change again.
@@ -340,7 +339,7 @@ class Repository:
 
     async def _run(self, function: Callable[..., T], *arguments: object) -> T:
         """Runs a function with the memory that each repository has at any time. If it needs more,
-        it begins again in the turn of this repository; a push is not ended for others.
+        it begins again in the turn of this repository. A push that is ended for others does not.
         """
         try:
             return await self._worker.run(function, *arguments)
@@ -351,8 +350,17 @@ class Repository:
         def attempt() -> Awaitable[T]:
             return self._worker.until_cancelled(self._worker.run_in_turn, function, *arguments)
 
-        kept = math.inf if function in _PUSHES else 0.0
-        return await self._turns.run(self.address.url, attempt, kept=kept, long=True)
+        is_push = function in _PUSHES
+        kept = _SHORT_FETCH if is_push else 0.0
+        try:
+            return await self._turns.run(
+                self.address.url, attempt, kept=kept, long=True, repeats=not is_push
+            )
+        except TurnEnded:
+            raise errors.SourceUnreachable(
+                f"the push to {self.address.display} was ended after {_SHORT_FETCH:g} s, because "
+                "other repositories waited; try again"
+            ) from None
 
 
 def _always(credentials: Credentials) -> CredentialSource:

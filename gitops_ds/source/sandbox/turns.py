@@ -5,16 +5,15 @@ repository delays another only for a limited time.
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 MOST_ENDS: Final = 3  # how often each other repository ends the same work
 _LOOK: Final = 1.0  # seconds between two looks of waiting work at the running
+_HALF_LIFE: Final = 600.0  # seconds after which the used time of a repository counts half
 
 
 @dataclass(eq=False, slots=True)
@@ -44,25 +43,53 @@ class _Attempt:
         return is_over and other != work.who and work.ended_by[other] < MOST_ENDS
 
 
-class Turns:
-    """Admits `places` at a time, short work before long, each in order of arrival.
+class TurnEnded(Exception):
+    """Work that may not begin again was ended for that of others."""
 
-    Short work that waits ends work of another repository that has run for its time. Ended work is
-    long, and begins again at its next turn. Each other repository ends the same work at most
-    MOST_ENDS times, so that it is complete in the end.
+
+class _UsedTime:
+    """The seconds that each repository has used, which count less as time passes."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, tuple[float, float]] = {}
+
+    def of(self, who: str, now: float) -> float:
+        seconds, at = self._used.get(who, (0.0, now))
+        return float(seconds * 0.5 ** ((now - at) / _HALF_LIFE))
+
+    def add(self, who: str, seconds: float, now: float) -> None:
+        self._used[who] = self.of(who, now) + seconds, now
+
+
+class Turns:
+    """Admits `places` at a time: the repository that has used the least time first, of its work the
+    short before the long, each in order of arrival. So a repository waits for the running work, not
+    for all work of others.
+
+    Short work that waits ends work that has run for its time, of a repository that has used more.
+    Ended work is long, and begins again at its next turn. Each other repository ends the same work
+    at most MOST_ENDS times, so that it is complete in the end.
     """
 
     def __init__(self, places: int = 1) -> None:
         self._places = places
         self._running: list[_Attempt] = []
         self._admitted = 0
-        self._waiting: list[tuple[bool, int, asyncio.Future[None]]] = []
-        self._numbers = count()
+        self._waiting: list[tuple[_Claim, asyncio.Future[None]]] = []
+        self._used = _UsedTime()
 
     async def run(
-        self, who: str, attempt: Callable[[], Awaitable[T]], *, kept: float, long: bool = False
+        self,
+        who: str,
+        attempt: Callable[[], Awaitable[T]],
+        *,
+        kept: float,
+        long: bool = False,
+        repeats: bool = True,
     ) -> T:
-        """The result of an attempt in its turn. An attempt that is ended is cancelled."""
+        """The result of an attempt in its turn. An attempt that is ended is cancelled, and begins
+        again; without `repeats` TurnEnded is raised.
+        """
         work = _Claim(who, kept, long)
         while True:
             await self._admit(work)
@@ -77,7 +104,10 @@ class Turns:
                     raise
             finally:
                 self._running.remove(running)
+                self._used.add(who, loop.time() - running.began, loop.time())
                 self._leave()
+            if not repeats:
+                raise TurnEnded
             work.long, work.kept = True, 0.0
 
     async def _admit(self, work: _Claim) -> None:
@@ -86,7 +116,7 @@ class Turns:
             self._admitted += 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (work.long, next(self._numbers), turn))
+        self._waiting.append((work, turn))
         try:
             while not turn.done():
                 if not work.long:
@@ -100,8 +130,10 @@ class Turns:
 
     def _end_one_for(self, who: str) -> None:
         now = asyncio.get_running_loop().time()
+        used = self._used.of(who, now)
         for running in self._running:
-            if running.may_be_ended_by(who, now):
+            theirs = self._used.of(running.work.who, now) + now - running.began
+            if used < theirs and running.may_be_ended_by(who, now):
                 running.work.ended_by[who] += 1
                 running.is_ended = True
                 running.task.cancel()
@@ -109,12 +141,16 @@ class Turns:
 
     def _leave(self) -> None:
         """Gives the place to the next that waits."""
-        while self._waiting:
-            _, _, turn = heapq.heappop(self._waiting)
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._admitted -= 1
+        now = asyncio.get_running_loop().time()
+        self._waiting = [(work, turn) for work, turn in self._waiting if not turn.done()]
+        if not self._waiting:
+            self._admitted -= 1
+            return
+        first = min(
+            self._waiting, key=lambda waiting: (self._used.of(waiting[0].who, now), waiting[0].long)
+        )
+        self._waiting.remove(first)
+        first[1].set_result(None)
 
 
 def _is_cancelled() -> bool:
