@@ -282,14 +282,15 @@ class BareRepository:
         may_fail: bool = False,
     ) -> GitOutput:
         """Runs a command that connects to the address, with the credentials; `largest_file` limits
-        the bytes of each file that it writes.
+        the bytes of each file that a fetch writes.
         """
-        accepted = (0, 1, 128) if may_fail else (0,)
+        accepted, shares = (0, 1, 128) if may_fail else (0,), memory.here()
+        share = shares.git if largest_file is None else shares.fetch
         return self._run(
             _GitCommand(
                 arguments,
                 purpose,
-                memory.here().git if self.has_turn else memory.here().connect,
+                share if self.has_turn else shares.connect,
                 self._network,
                 accepted=accepted,
                 largest_file=largest_file,

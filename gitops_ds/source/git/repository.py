@@ -273,7 +273,7 @@ class Repository:
 
     async def cluster_reports(self, path: str, clusters: Sequence[str]) -> tuple[ReportRef, ...]:
         """The reports of these clusters on the server; `path` is the followed folder."""
-        return await self._run_remote(cluster_refs.fetch, path, clusters)
+        return await self._run_in_turn(cluster_refs.fetch, path, clusters)
 
     async def publish_report(
         self, path: str, report: ReportRef, expect: CommitId | None, by: Signature

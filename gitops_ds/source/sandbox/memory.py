@@ -20,7 +20,9 @@ _SMALLEST = 256 * MIB  # less cannot be divided: helm alone needs 96 MiB
 
 class Budget(msgspec.Struct, frozen=True):
     """Shares in bytes: for the process that prepares a commit, for each program that renders, for
-    git while it fetches.
+    git in its turn.
+
+    `fetch` is for each of the four processes of a fetch: with 512 MiB for 300,000 objects.
 
     `read` is for a git command that reads the local copy, `connect` for each of the two processes
     of one that connects to a server. Each repository may use one of them at any time, outside the
@@ -35,6 +37,7 @@ class Budget(msgspec.Struct, frozen=True):
     worker: int
     program: int
     git: int
+    fetch: int
     read: int
     connect: int
     snapshot: int
@@ -48,10 +51,12 @@ _MOST_FETCHES = 4
 # connection by https needs 10 MiB, of which 8 are the certificates of a system, and 16 MiB suffice
 # for 30,000 refs.
 _READ, _CONNECT = 24 * MIB, 16 * MIB
+_SMALLEST_FETCH = 48 * MIB
 UNLIMITED = Budget(
     worker=1024 * MIB,
     program=2048 * MIB,
     git=1024 * MIB,
+    fetch=1024 * MIB,
     read=1024 * MIB,
     connect=1024 * MIB,
     snapshot=64 * MIB,
@@ -74,6 +79,7 @@ def budget(limit: int | None) -> Budget:
         worker=worker,
         program=program,
         git=git,
+        fetch=max(git * 5 // 8, min(git, _SMALLEST_FETCH)),
         read=_READ,
         connect=_CONNECT,
         snapshot=min(whole // 16, UNLIMITED.snapshot),
