@@ -75,7 +75,8 @@ class LimitSettings(SettingsGroup, frozen=True):
         describe(
             "The size of all files, in bytes. Default: 512 MiB for a fetch and for the "
             "local copy with its history, and a sixteenth of the memory limit, at most "
-            "64 MiB, for the files of a commit."
+            "64 MiB, for the files of a commit. The volume `cache` must hold the copies of all "
+            "repositories and one more fetch: its 2 GiB suffice for three repositories."
         ),
     ] = None
     file_bytes: Annotated[Positive | None, describe("The size of one file, in bytes.")] = None
