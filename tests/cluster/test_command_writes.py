@@ -105,7 +105,7 @@ class Beside:
         before, since = self._files(), self.plane.audit_log.stat().st_size
         words, failure = line.replace("COMMIT", self.commit).split(), ""
         if line in ENDLESS:
-            self._run_for_a_while(words)
+            self._run_for_a_while(words, since)
         else:
             ended = self.desk.run_program(*words)
             if ended.code > (words[0] in NEGATIVE):
@@ -115,17 +115,26 @@ class Beside:
         changed = {name for name in before.keys() | after if before.get(name) != after.get(name)}
         return Seen(self._written(since), changed, failure)
 
-    def _run_for_a_while(self, words: Sequence[str]) -> None:
+    def _run_for_a_while(self, words: Sequence[str], since: int) -> None:
+        """For WATCHED seconds, of a command that writes after its first write."""
         environment = {**self.desk.environment, "KUBECONFIG": str(self.plane.kubeconfig)}
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(
+        log = self.desk.directory.parent / "endless.log"
+        with log.open("wb") as stream:
+            process = subprocess.Popen(
                 (PROGRAM, *words),
                 cwd=self.desk.tree,
                 env=environment,
-                capture_output=True,
-                timeout=WATCHED,
-                check=False,
+                stdout=stream,
+                stderr=stream,
             )
+        try:
+            if COMMANDS[words[0]].writes.cluster:
+                until(lambda: bool(self._written(since)), log.read_text)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(WATCHED)
+        finally:
+            process.kill()
+            process.wait()
 
     def _written(self, since: int) -> set[str]:
         """The resources of the writes of the program, without dry runs and access reviews."""
