@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from gitops_ds.core import errors
-from gitops_ds.source.git import address, command_output
+from gitops_ds.source.git import address, command_output, hardening
 from gitops_ds.source.git.credentials.credential_values import Credentials
 from gitops_ds.source.git.repository import Repository
 from gitops_ds.source.git.revision import ShortName
@@ -164,6 +164,14 @@ def test_repositories_with_a_million_refs_that_are_polled_at_once_fit_together(
         assert json.loads(process.stdout.read()) == ["GitMemoryExceeded"]
     shares = memory.budget(512 * MIB)
     assert peak <= (8 * shares.connect + 2 * shares.git) // MIB
+
+
+def test_a_thread_of_a_command_that_connects_has_a_small_stack() -> None:
+    """With the default of 8 MiB its memory does not suffice for a host whose name is resolved."""
+    command = ["sh", "-c", "ulimit -d; ulimit -s"]
+    limited = hardening.capped(command, None, 16 * MIB, memory.STACK)
+    printed = subprocess.run(limited, capture_output=True, text=True, check=True).stdout
+    assert printed.split() == [str(16 << 10), str(1 << 10)]
 
 
 def test_the_refs_that_become_files_are_few(http_server: HttpServer, tmp_path: Path) -> None:

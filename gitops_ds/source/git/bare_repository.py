@@ -54,8 +54,8 @@ class _GitCommand(msgspec.Struct, frozen=True):
     """A git command: its arguments, its purpose in messages ("fetch from"), environment and stdin.
 
     `accepted` are the exit statuses without an error; `largest_file` limits the bytes of each file
-    that it writes, `memory` those of its data; `own_session` separates it and its children from
-    the terminal.
+    that it writes, `memory` those of its data, `stack` those of the stack of a thread (None: the
+    default); `own_session` separates it and its children from the terminal.
     """
 
     arguments: tuple[str, ...]
@@ -65,6 +65,7 @@ class _GitCommand(msgspec.Struct, frozen=True):
     input: bytes = b""
     accepted: tuple[int, ...] = (0,)
     largest_file: int | None = None
+    stack: int | None = None
     own_session: bool = False
 
     @property
@@ -72,7 +73,7 @@ class _GitCommand(msgspec.Struct, frozen=True):
         """The command line, below a shell that sets the limits."""
         cache = min(self.memory // _SHARE_OF_CACHE, _LARGEST_CACHE)
         command = ["git", "-c", f"core.deltaBaseCacheLimit={cache}", *self.arguments]
-        return hardening.capped(command, self.largest_file, self.memory)
+        return hardening.capped(command, self.largest_file, self.memory, self.stack)
 
 
 class BareRepository:
@@ -295,6 +296,7 @@ class BareRepository:
                 self._network,
                 accepted=accepted,
                 largest_file=largest_file,
+                stack=None if self.has_turn else memory.STACK,
                 own_session=True,
             )
         )

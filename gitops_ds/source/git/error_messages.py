@@ -56,6 +56,7 @@ _RULES: tuple[_Rule, ...] = (
             rf"{TOO_LONG}|[Oo]ut of memory|[Cc]annot allocate memory|[Mm]emory allocation"
             # libraries of git's helper for https, with the smallest share
             r"|git-remote-\w+ died of signal 11|cannot create shared object descriptor"
+            r"|thread failed to start"
         ),
         errors.GitMemoryExceeded,
         (

@@ -132,13 +132,17 @@ def _numbered(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
     return {**result, "GIT_CONFIG_COUNT": str(count)}
 
 
-def capped(command: Sequence[str], bytes: int | None, memory: int) -> list[str]:
-    """The command with limits on its memory and on the size of each file that it writes, reported
-    as an error instead of a signal; None: no limit.
+def capped(
+    command: Sequence[str], bytes: int | None, memory: int, stack: int | None = None
+) -> list[str]:
+    """The command with limits on its memory, on the size of each file that it writes, reported as
+    an error instead of a signal, and on the stack of each thread; None: no limit.
 
-    POSIX counts in blocks of 512 bytes and has no memory limit, so it depends on the shell.
+    POSIX counts in blocks of 512 bytes and has no memory limit, so it depends on the shell. A stack
+    counts as memory from its start: that of curl's thread, which resolves the host, 8 MiB.
     """
     caps = [f"ulimit -d {memory // 1024} 2>/dev/null"]
+    caps += [] if stack is None else [f"ulimit -s {stack // 1024} 2>/dev/null"]
     caps += [] if bytes is None else [f'trap "" XFSZ; ulimit -f {max(1, bytes // 512)} || exit']
     return ["sh", "-c", "; ".join([*caps, 'exec "$@"']), "sh", *command]
 

@@ -48,9 +48,10 @@ class Budget(msgspec.Struct, frozen=True):
 
 _MOST_FETCHES = 4
 # Measured with git 2.39: a repository of 70,000 commits and 2,500 files is read with 16 MiB. A
-# connection by https needs 10 MiB, of which 8 are the certificates of a system, and 16 MiB suffice
-# for 30,000 refs.
+# connection by https needs 11 MiB, most of it for the certificates of a system and the stack of a
+# thread, and 16 MiB suffice for 20,000 refs.
 _READ, _CONNECT = 24 * MIB, 16 * MIB
+STACK: Final = MIB  # of a thread of a command that connects outside the turns
 _SMALLEST_FETCH = 48 * MIB
 UNLIMITED = Budget(
     worker=1024 * MIB,
