@@ -68,7 +68,11 @@ class Pair:
 
 @pytest.fixture
 def pair(tmp_path: Path, api_server: controlplane.ControlPlane) -> Pair:
-    return Pair(tmp_path, api_server, f"pair-{uuid.uuid4().hex[:8]}")
+    # The directory of another test of the same name may have had this path, and its addresses have
+    # their state in the cluster.
+    name = f"pair-{uuid.uuid4().hex[:8]}"
+    (tmp_path / name).mkdir()
+    return Pair(tmp_path / name, api_server, name)
 
 
 def test_a_name_belongs_to_the_first_repository_and_the_second_is_refused(pair: Pair) -> None:
