@@ -7,6 +7,7 @@ from __future__ import annotations
 import collections
 import datetime
 import json
+import re
 import signal
 import time
 from pathlib import Path
@@ -123,6 +124,15 @@ def test_a_restarted_api_server_is_not_flooded_and_everything_is_in_sync_soon(
         assert process.poll() is None
 
 
+def refused_twice(log: str) -> bool:
+    """Whether two requests of each watch of the controller were refused in an outage."""
+    refused = collections.Counter(
+        kind for kind, why in re.findall(r"watch of (\w+) failed: (.*)", log) if "refused" in why
+    )
+    kinds = ("daemonsets", "controllerrevisions", "nodes", "pods")
+    return all(refused[kind] >= 2 for kind in kinds)
+
+
 @pytest.mark.parametrize("writes", [0, 1500])  # its versions are then behind, or ahead
 def test_a_cluster_that_is_restored_from_a_backup_is_brought_up_to_date(
     tmp_path: Path, plane: controlplane.ControlPlane, space: str, writes: int
@@ -140,7 +150,8 @@ def test_a_cluster_that_is_restored_from_a_backup_is_brought_up_to_date(
         until(lambda: pods(plane, space) == everywhere(4), log.read_text)
         before = {name: body["metadata"]["uid"] for name, body in there(plane, space).items()}
         plane.stop_api_server()
-        time.sleep(6)  # an outage in which a request of each watch fails
+        # The second refused request of these is later than the first of every other watch.
+        until(lambda: refused_twice(log.read_text()), log.read_text)
         process.send_signal(signal.SIGSTOP)  # the writes of others come first
         plane.restore(tmp_path / "backup")
         for n in range(writes):

@@ -62,15 +62,9 @@ class Impatient(Turns):
     """Ends fetches for others at once."""
 
     async def run(
-        self,
-        who: str,
-        attempt: Callable[[], Awaitable[T]],
-        *,
-        kept: float,
-        long: bool = False,
-        repeats: bool = True,
+        self, who: str, attempt: Callable[[], Awaitable[T]], *, kept: float, **options: bool
     ) -> T:
-        return await super().run(who, attempt, kept=0, long=long, repeats=repeats)
+        return await super().run(who, attempt, kept=0, **options)
 
 
 def test_a_fetch_from_a_server_that_hangs_is_ended_for_another_repository(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import git
 import msgspec
 
 from gitops_ds.core import errors
-from gitops_ds.core.sources.repository_limits import MIB, RepositoryLimits
+from gitops_ds.core.sources.repository_limits import RepositoryLimits
 from gitops_ds.source.git import command_output, directory_lock, error_messages, hardening
 from gitops_ds.source.git.address import Address
 from gitops_ds.source.git.credentials import credential_files
@@ -32,8 +32,7 @@ _TURN = 0.05  # seconds between two attempts to lock the cache
 # Of the share of a command, what its output may have: as text and as objects it takes eight times
 # as much.
 _SHARE_OF_OUTPUT = 8
-# Of the share of a command, what git's cache of objects may have, at most a third of git's default.
-_SHARE_OF_CACHE, _LARGEST_CACHE = 6, 32 * MIB
+_SHARE_OF_CACHE = 6  # of the share of a command, what git's cache of objects may have
 _DELETED = "objects.deleted"  # objects that a killed process did not delete completely
 
 
@@ -71,7 +70,7 @@ class _GitCommand(msgspec.Struct, frozen=True):
     @property
     def argv(self) -> list[str]:
         """The command line, below a shell that sets the limits."""
-        cache = min(self.memory // _SHARE_OF_CACHE, _LARGEST_CACHE)
+        cache = min(self.memory // _SHARE_OF_CACHE, hardening.LARGEST_CACHE)
         command = ["git", "-c", f"core.deltaBaseCacheLimit={cache}", *self.arguments]
         return hardening.capped(command, self.largest_file, self.memory, self.stack)
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import git
 
+from gitops_ds.core.sources.repository_limits import MIB
 from gitops_ds.source.git.address import Address
 from gitops_ds.source.git.credentials.credential_files import GitCredentials
 
+LARGEST_CACHE: Final = 32 * MIB  # of objects, in a process of git: a third of git's default
 # The caller's GIT_ variables are unset; proxies and the locale of messages are other variables.
 _CONFIG = (
     ("core.hooksPath", "/dev/null"),
@@ -26,6 +28,7 @@ _CONFIG = (
     ("core.autocrlf", "false"),
     ("core.attributesFile", "/dev/null"),
     ("core.bigFileThreshold", "8m"),
+    ("core.deltaBaseCacheLimit", str(LARGEST_CACHE)),
     # The memory of a repack: one thread, and part of what a fetch may use.
     ("pack.threads", "1"),
     ("pack.windowMemory", "16m"),
