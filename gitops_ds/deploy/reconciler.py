@@ -334,6 +334,8 @@ class Reconciler:
     def _settle_without_plan(self, selected: SelectedRevision, generation: int) -> None:
         self._schedule.feed(loop_inputs.Settled(selected.tip, generation))
         why = "not applied, and there is no earlier good one"
+        if selected.lost:
+            why = "not applied, and the Git server no longer has the last good one"
         why = "held" if selected.held else "waiting" if selected.waiting else why
         self._message = f"failure: commit {short(selected.tip)} is {why}"
 

@@ -131,6 +131,8 @@ class SelectedRevision(msgspec.Struct, frozen=True):
     been added. `held` is the reason of a hold, `blocked` the error that only an approval resolves,
     `rejected` the first blocking finding, `waiting` the clusters that the tip waits for. `kept`:
     Git has not responded yet; `tip` is the last applied commit, regardless of the branch's tip.
+    `lost`: the last good commit was to be kept applied, and neither the local copy nor the server
+    has it.
     """
 
     tip: CommitId
@@ -142,6 +144,7 @@ class SelectedRevision(msgspec.Struct, frozen=True):
     rejected: str = ""
     kept: bool = False
     waiting: WaitingCommit | None = None
+    lost: bool = False
 
     def may_change(self, *, answered: bool) -> bool:
         """Whether the same tip may lead to another revision. `answered`: Git has just returned the
@@ -255,7 +258,10 @@ class RevisionSelector:
     async def _last_good(self, choice: SelectedRevision, state: DeployerState) -> SelectedRevision:
         if state.last_good is None or (choice.held and state.last_good == choice.tip):
             return choice
-        return await self._kept(state.last_good, choice)
+        try:
+            return await self._kept(state.last_good, choice)
+        except errors.RevisionUnknown:  # removed by a rewrite, and the local copy is a new one
+            return replace(choice, lost=True)
 
     async def _kept(self, commit: CommitId, choice: SelectedRevision) -> SelectedRevision:
         """The choice with an applied commit, if it is still trusted and deployable."""

@@ -58,6 +58,8 @@ def judge(facts: Facts) -> tuple[Condition, str]:
         return Condition.UNKNOWN, ""
     tip, good = short(choice.tip), facts.state.last_good if facts.state else None
     stays = f"commit {short(good)} stays applied" if good else "no earlier commit is applied"
+    if choice.lost:
+        stays += ", but the Git server no longer has it, so drift is not corrected"
     if choice.blocked is not None:
         return Condition.REWOUND, str(choice.blocked)
     if choice.rejected:
