@@ -11,15 +11,14 @@ import msgspec
 
 from gitops_ds.controller.controller import Controller
 from gitops_ds.core import errors
-from gitops_ds.core.cluster import Cluster, ClusterReader
+from gitops_ds.core.cluster import ClusterReader
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.base import Emit
-from gitops_ds.core.events.bus import EventBus
-from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.kube.client.owned_bodies import OwnedBodies
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
+from gitops_ds.service.context import ServiceContext
 from gitops_ds.service.rollouts.gate_meter import HttpGateMeter
 from gitops_ds.service.runnable import DeployerPart, ServiceParts
 from gitops_ds.service.settings.service import Service
@@ -30,24 +29,6 @@ if TYPE_CHECKING:
     from gitops_ds.service.git.git_deployer import GitDeployer
     from gitops_ds.service.notifications.dispatcher import NotificationDispatcher
     from gitops_ds.service.template_deployer import TemplateDeployer
-
-
-class PartsContext(msgspec.Struct, frozen=True):
-    """The cluster, behind the fence and without it, and the events of the parts.
-
-    `emit_recorded` emits an event and writes its Kubernetes event. The parts write under
-    `leadership`.
-    """
-
-    service: Service
-    cluster: Cluster
-    unfenced: Cluster
-    events: EventBus
-    emit_recorded: Emit
-    clock: Callable[[], float]
-    leadership: Leadership
-    at_desk: bool = False
-    owned: OwnedBodies | None = None
 
 
 async def owned_bodies(service: Service, cluster: ClusterReader) -> OwnedBodies | None:
@@ -64,7 +45,7 @@ async def owned_bodies(service: Service, cluster: ClusterReader) -> OwnedBodies 
     return OwnedBodies(key for state in states.values() for key in state.inventory)
 
 
-def assemble(context: PartsContext) -> ServiceParts:
+def assemble(context: ServiceContext) -> ServiceParts:
     """The parts, subscribed to events. Raises UsageError or SettingsError for wrong settings."""
     service, cluster, events = context.service, context.cluster, context.events
     notifications = _notifications(context)
@@ -77,8 +58,7 @@ def assemble(context: PartsContext) -> ServiceParts:
     ledger = _ledger(context)
     if ledger is not None:
         controller.attest(ledger)
-    shared = SharedParts(notifications, controller.claim, ledger)
-    deployers = list(_deployers(context, shared))
+    deployers = list(_deployers(context, controller.claim, ledger))
     if service.startup_taints is not None:
         _enable_startup_taints(context, controller, deployers)
     target = reporter.StatusTarget(
@@ -104,7 +84,7 @@ def assemble(context: PartsContext) -> ServiceParts:
 
 
 def _enable_startup_taints(
-    context: PartsContext, controller: Controller, deployers: Sequence[DeployerPart]
+    context: ServiceContext, controller: Controller, deployers: Sequence[DeployerPart]
 ) -> None:
     from gitops_ds.deploy import state_store
     from gitops_ds.service.required_agents import GitRequirements
@@ -130,7 +110,7 @@ def _sources(deployers: Iterable[GitDeployer | TemplateDeployer]) -> Mapping[str
     return {status.id: status for deployer in deployers if (status := deployer.status) is not None}
 
 
-def _notifications(context: PartsContext) -> NotificationDispatcher | None:
+def _notifications(context: ServiceContext) -> NotificationDispatcher | None:
     """The dispatcher of notifications, if the settings name receivers or forges."""
     service, events = context.service, context.events
     if not (service.notify or any(repository.forge for repository in service.repositories)):
@@ -144,15 +124,7 @@ def _notifications(context: PartsContext) -> NotificationDispatcher | None:
     return notifications
 
 
-class SharedParts(msgspec.Struct, frozen=True):
-    """What each deployer uses of the other parts."""
-
-    notifications: NotificationDispatcher | None
-    claim: Callable[..., None]
-    ledger: RolloutLedger | None
-
-
-def _ledger(context: PartsContext) -> RolloutLedger | None:
+def _ledger(context: ServiceContext) -> RolloutLedger | None:
     """The ledger of the service that deploys: beside a controller alone, `gitops-ds apply` writes
     records too.
     """
@@ -163,19 +135,19 @@ def _ledger(context: PartsContext) -> RolloutLedger | None:
 
 
 def _deployers(
-    context: PartsContext, parts: SharedParts
+    context: ServiceContext, claim: Callable[..., None], ledger: RolloutLedger | None
 ) -> Iterable[GitDeployer | TemplateDeployer]:
     """The deployer of the templates in the cluster, and one for each repository. A service without
     either paces the agents of all owners.
     """
-    service, claim = context.service, parts.claim
+    service = context.service
     if not service.repositories and service.templates is None:
         return
     claim()
     # Git, the renderer and the scheduler take 10 MiB, which a controller alone does not need.
     from gitops_ds.deploy.object_claims import Claims, Rank
     from gitops_ds.service import prepare_process, template_deployer
-    from gitops_ds.service.context import ServiceContext
+    from gitops_ds.service.deployer_context import DeployerContext
     from gitops_ds.service.git import git_deployer
     from gitops_ds.source.sandbox import memory
 
@@ -183,16 +155,10 @@ def _deployers(
     claims = Claims({Rank.GIT: len(service.repositories), Rank.TEMPLATES: with_templates})
     if context.owned is not None:
         claims.bodies = context.owned
-    shared = ServiceContext(
-        service,
-        context.cluster,
-        context.unfenced,
-        context.events,
-        context.clock,
-        context.at_desk,
-        claim,
-        parts.ledger,
-        context.leadership,
+    shared = DeployerContext(
+        **msgspec.structs.asdict(context),
+        claim=claim,
+        ledger=ledger,
         claims=claims,
         preparing=prepare_process.Preparing(
             memory.here(), len(service.repositories) + with_templates
@@ -207,7 +173,7 @@ def _deployers(
         yield git_deployer.GitDeployer(shared, settings)
 
 
-def _controller(context: PartsContext, emit: Emit) -> Controller:
+def _controller(context: ServiceContext, emit: Emit) -> Controller:
     """The controller, which runs with all powers, because the page and the metrics need it."""
     service, cluster, clock = context.service, context.cluster, context.clock
     controller = Controller(

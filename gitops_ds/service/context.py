@@ -1,55 +1,34 @@
-"""The state that the deployers of one service share."""
+"""What the parts of one service share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
 from gitops_ds.core.cluster import Cluster
+from gitops_ds.core.events.base import Emit
 from gitops_ds.core.events.bus import EventBus
 from gitops_ds.core.leadership import Leadership
-from gitops_ds.core.live import Revision
-from gitops_ds.deploy.object_claims import Claims
-from gitops_ds.rollouts.state.announced_daemonsets import DaemonSetWrite
-from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
-from gitops_ds.service import prepare_process
+from gitops_ds.kube.client.owned_bodies import OwnedBodies
 from gitops_ds.service.settings.service import Service
-from gitops_ds.source.sandbox import memory
-from gitops_ds.source.sandbox.turns import Turns
 
 
-class ServiceContext(msgspec.Struct, frozen=True):
-    """The shared state; `owners` maps the ids of owners to their repositories, and `claim` gets
-    each id with its approvers: the controller paces the agents of no other owner. `ledger` has the
-    records of rollouts that count.
+class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster, behind the fence and without it, for requests to the leader, and the events of
+    the parts.
 
-    `unfenced` is the cluster without the fence, for requests to the leader. `events` gets the
-    events of the deployers, which write under `leadership`. `clock` gives seconds since 1970 as the
-    API server.
+    `emit_recorded` emits an event and writes its Kubernetes event. The parts write under
+    `leadership`. `clock` gives seconds since 1970 as the API server. `owned`: the objects whose
+    bodies are kept whole, None without deployers.
     """
 
     service: Service
     cluster: Cluster
     unfenced: Cluster
     events: EventBus
+    emit_recorded: Emit
     clock: Callable[[], float]
-    at_desk: bool
-    claim: Callable[..., None] = lambda *owners, approvers=(): None
-    ledger: RolloutLedger | None = None
     leadership: Leadership = msgspec.field(default_factory=Leadership)
-    owners: dict[str, str] = msgspec.field(default_factory=dict)
-    claims: Claims = msgspec.field(default_factory=Claims)
-    fetching: Turns = msgspec.field(default_factory=lambda: Turns(memory.here().fetches))
-    preparing: prepare_process.Preparing = msgspec.field(
-        default_factory=lambda: prepare_process.Preparing(memory.here())
-    )
-
-    def attested(self, revision: Revision) -> Revision:
-        """A revision with only the records that the service wrote."""
-        return revision if self.ledger is None else self.ledger.attested(revision)
-
-    async def announce(self, writes: Iterable[DaemonSetWrite]) -> None:
-        """Stores which annotations of DaemonSets count in their rollouts. Raises ClusterError."""
-        if self.ledger is not None:
-            await self.ledger.announce_daemonsets(writes)
+    at_desk: bool = False
+    owned: OwnedBodies | None = None

@@ -31,7 +31,7 @@ from gitops_ds.kube.client.supervisor import Supervisor
 from gitops_ds.kube.client.transport import RequestCounter
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.service import assembly, event_recorder, http, otel, own_account
-from gitops_ds.service.assembly import PartsContext
+from gitops_ds.service.context import ServiceContext
 from gitops_ds.service.runnable import Runnable
 from gitops_ds.service.settings.service import Service
 
@@ -67,16 +67,16 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         )
         owned = await assembly.owned_bodies(service, cluster)
         parts = assembly.assemble(
-            PartsContext(
-                service,
-                cluster,
-                unfenced,
-                events,
-                emit_recorded,
-                clock.now,
-                leadership,
-                at_desk,
-                owned,
+            ServiceContext(
+                service=service,
+                cluster=cluster,
+                unfenced=unfenced,
+                events=events,
+                emit_recorded=emit_recorded,
+                clock=clock.now,
+                leadership=leadership,
+                at_desk=at_desk,
+                owned=owned,
             )
         )
         election = _election(service, unfenced, fence, emit_recorded)

@@ -16,7 +16,7 @@ from gitops_ds.deploy.templates.template_selector import TemplateSelector
 from gitops_ds.deploy.templates.template_source import Templates
 from gitops_ds.notify.kube_events import InvolvedObject
 from gitops_ds.service import event_recorder, runnable
-from gitops_ds.service.context import ServiceContext
+from gitops_ds.service.deployer_context import DeployerContext
 
 NAME = "templates in the cluster"
 RETRY = 15.0  # seconds
@@ -25,7 +25,7 @@ RETRY = 15.0  # seconds
 class TemplateDeployer(runnable.DeployerPart):
     """Applies the templates of a cluster while `run` runs."""
 
-    def __init__(self, context: ServiceContext, chosen: TemplateSelector) -> None:
+    def __init__(self, context: DeployerContext, chosen: TemplateSelector) -> None:
         """`chosen` selects the ConfigMaps and Secrets with templates."""
         super().__init__(context.leadership)
         self._context, self._chosen = context, chosen

@@ -23,7 +23,7 @@ from gitops_ds.core.sources.source_status import Condition
 from gitops_ds.deploy.owner_identity import FoundOwner
 from gitops_ds.deploy.pipeline.prepare import Prepared
 from gitops_ds.service import prepare_process
-from gitops_ds.service.context import ServiceContext
+from gitops_ds.service.deployer_context import DeployerContext
 from gitops_ds.service.git.git_source import GitSource
 from gitops_ds.service.git.git_startup import Startup
 from gitops_ds.service.settings.repository import RepositorySettings
@@ -62,6 +62,17 @@ class _Failing(GitSource):
         raise self.error
 
 
+def _context(service: Service, cluster: SimulatedCluster, events: EventBus) -> DeployerContext:
+    return DeployerContext(
+        service=service,
+        cluster=cluster,
+        unfenced=cluster,
+        events=events,
+        emit_recorded=events.publish,
+        clock=time.time,
+    )
+
+
 @contextlib.asynccontextmanager
 async def starting(
     cache: Path, interval: float, retry: float, error: errors.SourceError = REFUSED
@@ -72,9 +83,7 @@ async def starting(
     where = address.parse(URL)
     async with SimulatedCluster() as cluster, Repository(where, cache) as repository:
         service = Service(repositories=(settings,))
-        context = ServiceContext(
-            service, cluster, cluster, EventBus(attempts.events.append), time.time, at_desk=False
-        )
+        context = _context(service, cluster, EventBus(attempts.events.append))
         preparing = prepare_process.Preparing(memory.here())
         source = _Failing(repository, settings, "", preparing)
         source.attempts, source.error = attempts, error
@@ -115,14 +124,7 @@ async def named(cache: Path, *names: str) -> AsyncIterator[tuple[list[_Named], l
             RepositorySettings(url, interval=Duration(60.0), retry_interval=Duration(1.0))
             for url in urls
         ]
-        context = ServiceContext(
-            Service(repositories=tuple(each)),
-            cluster,
-            cluster,
-            EventBus(),
-            time.time,
-            at_desk=False,
-        )
+        context = _context(Service(repositories=tuple(each)), cluster, EventBus())
         sources, starts = [], []
         for settings, written in zip(each, names, strict=True):
             where = address.parse(settings.url)

@@ -26,7 +26,7 @@ from gitops_ds.deploy.target import DeployTarget
 from gitops_ds.kube.client.supervisor import Supervisor, ended
 from gitops_ds.notify.kube_events import InvolvedObject
 from gitops_ds.service import event_recorder, runnable
-from gitops_ds.service.context import ServiceContext
+from gitops_ds.service.deployer_context import DeployerContext
 from gitops_ds.service.git import git_auth, git_schedule, git_source
 from gitops_ds.service.git.git_schedule import PollInterval
 from gitops_ds.service.git.git_source import GitSource
@@ -52,7 +52,7 @@ class GitDeployer(runnable.DeployerPart):
     last applied commit stays applied, if the local copy contains it.
     """
 
-    def __init__(self, context: ServiceContext, settings: RepositorySettings) -> None:
+    def __init__(self, context: DeployerContext, settings: RepositorySettings) -> None:
         """Raises UsageError for an invalid address or `match`."""
         super().__init__(context.leadership)
         self._context, self._settings = context, settings

@@ -24,7 +24,7 @@ from gitops_ds.deploy.owner_identity import FoundOwner
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.deploy.pipeline.prepare import Prepared
 from gitops_ds.kube.client.supervisor import ended
-from gitops_ds.service.context import ServiceContext
+from gitops_ds.service.deployer_context import DeployerContext
 from gitops_ds.service.git.git_source import GitSource, followed
 from gitops_ds.service.settings.repository import RepositorySettings
 from gitops_ds.source.git.address import Address, same_place
@@ -38,7 +38,7 @@ class Startup:
     """
 
     def __init__(
-        self, context: ServiceContext, settings: RepositorySettings, address: Address
+        self, context: DeployerContext, settings: RepositorySettings, address: Address
     ) -> None:
         self._context, self._settings, self._address = context, settings, address
         name = open_repository.title(address, settings.path)
