@@ -9,6 +9,7 @@ from benchmarks import (
     apply,
     changes,
     check,
+    costs,
     decide,
     growth,
     large,
@@ -25,6 +26,7 @@ from benchmarks import (
 )
 
 PARTS = {
+    "costs": costs.main,
     "start": start.main,
     "validate": validate.main,
     "check": check.main,

@@ -11,7 +11,6 @@ import asyncio
 import math
 import multiprocessing
 import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import linear_regression, median
-from types import FrameType
 from typing import ParamSpec, TypeVar
 
-from benchmarks import cluster_objects, decide, growth_plot, inputs, processes, simulated_api
+from benchmarks import cluster_objects, costs, decide, growth_plot, inputs, processes, simulated_api
 from benchmarks.cluster_objects import Fleet
 from benchmarks.running_service import PROGRAM, RunningService, running
 from gitops_ds.core.objects import DAEMONSET
@@ -135,23 +133,7 @@ class Decision:
 
 def decision(nodes: int) -> Decision:
     lists = virtual_time.run(decide.half_way(nodes))
-    return Decision(1_000 * decide.decision(lists), calls(decide.turn, decide.filled(lists)))
-
-
-def calls(work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> int:
-    """The number of function calls of a function, including calls of C functions."""
-    count = 0
-
-    def add(_frame: FrameType, event: str, _function: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(add)
-    try:
-        work(*args, **kwargs)
-    finally:
-        sys.setprofile(None)
-    return count
+    return Decision(1_000 * decide.decision(lists), costs.calls(decide.turn, decide.filled(lists)))
 
 
 def rollout(nodes: int) -> float:
