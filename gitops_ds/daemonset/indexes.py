@@ -157,10 +157,13 @@ class Owned(Generic[T]):
         return before
 
     def replace(self, items: Iterable[T]) -> list[T]:
-        """Replaces all objects; returns the removed ones."""
+        """Replaces all objects; returns the removed ones. Of equal objects the former one is kept:
+        a list of all pods while the former ones are known took their memory twice.
+        """
         before, self._all, self._scopes = self._all, {}, {}
         for item in items:
-            self.put(item)
+            known = before.get(self._uid_of(item))
+            self.put(known if known is not None and known == item else item)
         return [item for uid, item in before.items() if uid not in self._all]
 
     def candidates(self, owner: str, namespace: str) -> list[T]:

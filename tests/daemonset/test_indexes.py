@@ -121,3 +121,17 @@ def test_a_new_list_touches_the_nodes_before_and_after_it() -> None:
     assert index.take_touched() == {"a", "b", "c"}
     assert index.on("a") == ()
     assert [pod.name for pod in index.on("b")] == ["two"]
+
+
+def test_an_equal_object_of_a_later_list_takes_no_memory() -> None:
+    """The former one is kept: all pods of a cluster once more are hundreds of MiB."""
+    cache = Cache()
+    cache.by_node = index = PodsByNode()
+    bodies = [_pod("same", "a", "DaemonSet"), _pod("changed", "a", "DaemonSet")]
+    cache.replace(POD, bodies, "1")
+    before = index.on("a")
+    bodies[1]["status"]["phase"] = "Failed"
+    cache.replace(POD, bodies, "2")
+    after = index.on("a")
+    assert [one is other for one, other in zip(before, after, strict=True)] == [True, False]
+    assert after[1].phase == "Failed"
