@@ -23,8 +23,8 @@ class StagePreview(msgspec.Struct, frozen=True):
     """One stage: its nodes in the order in which they are updated, and its times in seconds after
     the start. It takes its node of the stage `taken_from` if that is set.
 
-    `begins` is None for a stage without nodes, `ends` None if the simulation ended before the
-    stage. `waits` are conditions that can't be simulated: approvals, windows, measured gates.
+    `begins` is None for a stage without nodes, `ends` None for one that does not end. `waits` are
+    conditions that can't be simulated: approvals, windows, measured gates.
     """
 
     name: str
@@ -45,7 +45,8 @@ class StagedPreview(msgspec.Struct, frozen=True):
 
     `cap` is the maximum of nodes at risk at once. `parked` are the nodes that are broken now: they
     are updated after they recover. `start` and `stop` are the assumed seconds of a pod until it is
-    ready, and until it is gone.
+    ready, and until it is gone. `estimated`: only the beginning of a rollout on many nodes was
+    simulated.
     """
 
     stages: tuple[StagePreview, ...]
@@ -54,6 +55,7 @@ class StagedPreview(msgspec.Struct, frozen=True):
     parked: tuple[str, ...] = ()
     start: float = 0.0
     stop: float = 0.0
+    estimated: bool = False
 
     @property
     def order(self) -> tuple[str, ...]:

@@ -293,6 +293,7 @@ def test_as_json() -> None:
     assert found == printers.staged_json(PREVIEW, None)
     assert found == {
         "seconds": 7201,
+        "estimated": False,
         "cap": 1200,
         "podStart": 30.4,
         "podStop": 5.5,

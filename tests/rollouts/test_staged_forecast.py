@@ -188,8 +188,8 @@ def turns_of(policy: dict[str, Any], bodies: list[dict[str, Any]]) -> int:
 
 def test_the_limit_of_a_simulation_counts_its_nodes_in_each_turn_but_the_last() -> None:
     looks = 10 * (turns_of(FAST, zoned(10)) - 1)
-    assert preview(FAST, zoned(10), most_looks=looks).seconds is not None
-    assert preview(FAST, zoned(10), most_looks=looks - 1).seconds is None
+    assert not preview(FAST, zoned(10), most_looks=looks).estimated
+    assert preview(FAST, zoned(10), most_looks=looks - 1).estimated
 
 
 @pytest.mark.parametrize("count", [100, 125, 250, 251])
@@ -206,6 +206,30 @@ def test_all_nodes_that_may_be_updated_at_once_are(count: int) -> None:
 def test_a_long_rollout_is_simulated_as_far_as_time_allows() -> None:
     policy = {"stages": [{"name": "rest", "pace": {"max": 1}}], "limits": {"atRisk": {"nodes": 1}}}
     simulation = preview(policy, zoned(200), most_looks=20_000)
-    assert simulation.seconds is None
-    assert simulation.stages[0].begins == 0.0
+    assert (simulation.estimated, simulation.stages[0].begins) == (True, 0.0)
+    # one node after the other, of which each needs 35 s to restart and 60 s of soak
+    assert simulation.seconds == simulation.stages[0].ends == pytest.approx(200 * 95, rel=0.01)
     assert len(simulation.order) == 200
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("soak", ["0s", "10s", "5m"])
+@pytest.mark.parametrize("pace", [{"start": "5%", "factor": 2}, {"start": 3, "max": 3}])
+def test_the_times_of_a_rollout_that_is_estimated_are_near_those_of_the_whole(
+    share: float, soak: str, pace: dict[str, Any]
+) -> None:
+    policy = {
+        "stages": [
+            {"name": "canary", "nodes": {"count": 2}, "soak": "60s"},
+            {"name": "rest", "soak": soak, "pace": pace},
+        ],
+        "limits": {"atRisk": {"cluster": "20%"}},
+    }
+    bodies = zoned(60)
+    whole = preview(policy, copy.deepcopy(bodies))
+    looks = int(share * 60 * turns_of(policy, copy.deepcopy(bodies)))
+    estimated = preview(policy, bodies, most_looks=looks)
+    assert (whole.estimated, estimated.estimated) == (False, True)
+    for stage, expected in zip(estimated.stages, whole.stages, strict=True):
+        assert stage.begins == pytest.approx(expected.begins, rel=0.3)
+        assert stage.ends == pytest.approx(expected.ends, rel=0.3)

@@ -339,7 +339,7 @@ def staged_lines(preview: StagedPreview, census: Census | None) -> Iterator[str]
     length = (
         "of unknown length"
         if preview.seconds is None
-        else f"about {duration.words(preview.seconds)}"
+        else f"about {duration.words(preview.seconds)}{' (extrapolated)' * preview.estimated}"
     )
     assumed = f"a pod starts in {preview.start:.0f} s and stops in {preview.stop:.0f} s"
     nodes = counted(len(preview.order), "node")
@@ -377,6 +377,7 @@ def staged_json(preview: StagedPreview, census: Census | None) -> dict[str, Any]
     declared = census is not None and census.declared
     return {
         "seconds": _rounded(preview.seconds),
+        "estimated": preview.estimated,
         "cap": preview.cap,
         "podStart": preview.start,
         "podStop": preview.stop,

@@ -6,6 +6,9 @@ stated number of seconds to start and to stop, so only the duration differs from
 the order with `limits.atRisk.perZone`, where the first zone below its limit comes first
 (tests/rollouts/test_staged_forecast.py).
 
+Of a rollout on many nodes only the beginning is simulated, and the rest is estimated as by
+`time_left`.
+
 Approvals, windows, freezes and measured gates depend on people, calendars and metrics: they count
 as open here, and the forecast names them.
 
@@ -19,7 +22,7 @@ import heapq
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -52,14 +55,14 @@ from gitops_ds.rollouts.decisions import measured_gates, node_steps, pinned_pods
 from gitops_ds.rollouts.decisions.node_selection import batch_at
 from gitops_ds.rollouts.state import target_revisions
 
-_UID, _LONG_AGO = "simulated", -math.inf
-_MOST_LOOKS = 400_000  # some seconds of CPU
+_UID, _LONG_AGO, _START = "simulated", -math.inf, 1.0
+_MOST_LOOKS = 100_000  # two seconds of CPU
 _TOUCHED = (*MOVING, NodeStep.PROVED, NodeStep.FAILED, NodeStep.SET_ASIDE)
 
 
 class RolloutNodes(msgspec.Struct, frozen=True):
     """The nodes of a rollout, the pools for the policy, and the node of the controller, if known.
-    The simulation ends after `most_looks` nodes times turns.
+    The simulation ends after `most_looks` nodes times turns; the rest is estimated.
     """
 
     nodes: Sequence[Node]
@@ -106,13 +109,15 @@ class _Simulation:
         self.policy, self.pools, self.pace = policy, cluster.pools, pace
         self.nodes = tuple(sorted(cluster.nodes, key=lambda node: node.name))
         self.daemonset, self.own_node = daemonset, cluster.own_node
-        self.now, self.turns, self.most_looks = 1.0, 0, cluster.most_looks
+        self.now, self.turns, self.most_looks = _START, 0, cluster.most_looks
         self.due: list[tuple[float, str]] = []
-        self.numbers = itertools.count()
+        self.numbers, self.is_cut = itertools.count(), False
         self.progress = _Progress()
         hash = revisions.hash_of(daemonset.template, daemonset.collision_count)
         self.target = _target(daemonset, template)
+        # in the order of their names
         self.pods: dict[str, Pod] = {}
+        self.unbound: dict[str, str] = {}  # by node: the pod that waits for the end of another
         placer = node_eligibility.read(daemonset.template)
         eligible = [node for node in self.nodes if placer.place(node) is Placement.RUN]
         for node in eligible:
@@ -137,6 +142,7 @@ class _Simulation:
         for write in writes:
             self._perform(write)
         if self.turns * len(self.nodes) > self.most_looks:
+            self.is_cut = True
             return False
         # The same observation results in no other write, unless a turn had too many of them.
         return len(writes) >= BURST or self._wait(staged.stages.wake_at) or bool(writes)
@@ -146,6 +152,7 @@ class _Simulation:
         progress = self.progress
         decided = progress.last
         assert decided is not None
+        estimated = self._estimated(decided) if self.is_cut else {}
         stages = []
         for stage, state in zip(self.policy.stages, decided.stages, strict=True):
             members = [node for node in state.nodes if node not in self.parked]
@@ -153,29 +160,39 @@ class _Simulation:
                 (node for node in members if node in progress.taken), key=progress.taken.__getitem__
             )
             order += [node for node in members if node not in progress.taken]
-            begins = progress.taken.get(order[0]) if order else None
+            begins, ends = estimated.get(stage.name, (None, None))
+            begins = progress.taken.get(order[0], begins) if order else None
+            ends = progress.record.passed.get(stage.name, ends)
+            waits = tuple(_waits(self.policy, stage))
             stages.append(
                 StagePreview(
-                    stage.name,
-                    tuple(order),
-                    None if begins is None else begins - 1,
-                    progress.record.passed[stage.name] - 1
-                    if stage.name in progress.record.passed
-                    else None,
-                    tuple(_waits(self.policy, stage)),
-                    state.taken_from,
+                    stage.name, tuple(order), _since(begins), _since(ends), waits, state.taken_from
                 )
             )
-        ended = None if progress.ended is None else progress.ended - 1
+        last = max((ends for _, ends in estimated.values()), default=None)
+        ended = last if progress.ended is None else progress.ended
         pace = self.pace
-        return StagedPreview(tuple(stages), ended, decided.cap, self.parked, pace.start, pace.stop)
+        return StagedPreview(
+            tuple(stages),
+            _since(ended),
+            decided.cap,
+            self.parked,
+            pace.start,
+            pace.stop,
+            estimated=self.is_cut,
+        )
+
+    def _estimated(self, decided: StagesDecision) -> Mapping[str, tuple[float, float]]:
+        """The begin and the end of each stage that was not passed."""
+        policy, clock = _without_waits(self.policy), _Clock(self.now, decided.cap, self.pace)
+        return {name: (begins, ends) for name, begins, ends in clock.stages(policy, decided)}
 
     def _inputs(self) -> StageInputs:
         policy = _without_waits(self.policy)
         return StageInputs(policy, self.target, self.progress.record, self.pools)
 
     def _observation(self) -> Observation:
-        pods = tuple(sorted(self.pods.values(), key=lambda pod: pod.name))
+        pods = tuple(self.pods.values())
         return Observation(self.now, self.daemonset, self.nodes, pods, own_node=self.own_node)
 
     def _perform(self, write: DeletePod | CreatePod) -> None:
@@ -202,27 +219,32 @@ class _Simulation:
 
     def _bind(self, node: str) -> None:
         """The scheduler binds the pod that waited for the end of the earlier one."""
-        for uid, pod in self.pods.items():
-            if pod.node == node and not pod.bound:
-                self.pods[uid] = replace(pod, bound=True, released=self.now)
-                self._later(self.pace.start, uid)
+        if (uid := self.unbound.pop(node, "")) in self.pods:
+            self.pods[uid] = replace(self.pods[uid], bound=True, released=self.now)
+            self._later(self.pace.start, uid)
 
     def _later(self, seconds: float, uid: str) -> None:
         heapq.heappush(self.due, (self.now + seconds, uid))
 
     def _add(self, node: str, hash: str, ready_since: float | None) -> None:
-        uid = f"pod-{next(self.numbers)}"
+        uid = f"pod-{next(self.numbers):09}"
         created = self.now if ready_since is None else ready_since
         labels = {**((self.daemonset.template.get("metadata") or {}).get("labels") or {})}
         is_bound = ready_since is not None
         if not is_bound:
             labels[names.ROLLOUT] = hash
+            self.unbound[node] = uid
         pod = Pod(
             namespace=self.daemonset.key.namespace, name=uid, uid=uid, node=node,
             labels=labels, owner=Owner(DAEMONSET.kind, self.daemonset.key.name, _UID),
             created=created, hash=hash, bound=is_bound,
         )  # fmt: skip
         self.pods[uid] = pod if ready_since is None else _ready(pod, ready_since)
+
+
+def _since(time: float | None) -> float | None:
+    """Seconds since the start of a simulation."""
+    return None if time is None else time - _START
 
 
 def _ready(pod: Pod, since: float) -> Pod:
@@ -291,15 +313,15 @@ def time_left(
     if any(node.step is NodeStep.FAILED for node in decided.nodes):
         return None
     clock = _Clock(max(now, hold.until or now) if hold else now, decided.cap, pace)
-    eligible, at_least = len(decided.nodes), False
+    at_least = False
     for stage, progress in zip(policy.stages, decided.stages, strict=True):
         if progress.state is StageState.PASSED:
             continue
-        nodes = [node for node in decided.nodes if node.stage == progress.name]
         if progress.state is StageState.HELD and (stage.approval is not None or stage.is_idle):
             return None  # `until` of the hold is its deadline
         at_least = at_least or _waits_longer(stage, progress)
-        clock.play(stage, nodes, eligible)
+    for _ in clock.stages(policy, decided):
+        pass
     return TimeLeft(clock.now - now, at_least)
 
 
@@ -333,7 +355,18 @@ class _Clock:
     at_risk: int = 0
     ends: list[tuple[float, int]] = field(default_factory=list)
 
-    def play(self, stage: Stage, nodes: Sequence[NodeProgress], eligible: int) -> None:
+    def stages(
+        self, policy: RolloutPolicy, decided: StagesDecision
+    ) -> Iterator[tuple[str, float, float]]:
+        """Advances to the end of each stage that was not passed: its name, begin and end."""
+        for stage, progress in zip(policy.stages, decided.stages, strict=True):
+            if progress.state is not StageState.PASSED:
+                begins = self.now
+                nodes = [node for node in decided.nodes if node.stage == progress.name]
+                self._play(stage, nodes, len(decided.nodes))
+                yield stage.name, begins, self.now
+
+    def _play(self, stage: Stage, nodes: Sequence[NodeProgress], eligible: int) -> None:
         """Advances to the end of a stage."""
         steps = Counter(node.step for node in nodes)
         delay = self.pace.start + self.pace.stop
