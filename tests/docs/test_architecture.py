@@ -78,6 +78,27 @@ def test_each_module_that_a_page_names_exists(page: str) -> None:
     assert {name for name in named if f"gitops_ds.{name.replace('/', '.')}" not in trees()} == set()
 
 
+@PARSED
+def test_each_module_that_a_docstring_names_exists() -> None:
+    """By its package and its name, or with a name of it: `staging.rollout_reverts.plans`."""
+    known = {part for name in trees() for part in parts_of(name)}
+    wrong = {
+        (name, dotted)
+        for name, text in texts().items()
+        for dotted in re.findall(r"`((?!aiohttp\.|listen\.)[a-z_]+(?:\.[a-z_]+)+)`", text)
+        for package, _, last in [dotted.rpartition(".")]
+        if {last, package.rpartition(".")[2]} & known and not {dotted, package} & known
+    }
+    assert wrong == set()
+
+
+def parts_of(name: str) -> Iterator[str]:
+    """A dotted name, also without its first parts."""
+    yield name
+    while name := name.partition(".")[2]:
+        yield name
+
+
 def test_the_glossary_has_at_most_forty_nouns() -> None:
     assert 20 <= len(nouns()) <= 40
 

@@ -1,9 +1,9 @@
 """Writes reverts to Git after halted rollouts: a revert commit on the followed branch, or a pull
 request with it.
 
-`plan.rollouts.rollout_reverts` decides what is reverted. The revert is rendered before the push: it
-must restore the template before, and is only proposed if it changes more than it should. A failed
-attempt is repeated with back-off; the rollout stays halted meanwhile.
+`rollouts.staging.rollout_reverts` decides what is reverted. The revert is rendered before the push:
+it must restore the template before, and is only proposed if it changes more than it should. A
+failed attempt is repeated with back-off; the rollout stays halted meanwhile.
 """
 
 from __future__ import annotations
