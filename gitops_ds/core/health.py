@@ -130,4 +130,4 @@ class AgentStatus(msgspec.Struct, frozen=True):
     losses: tuple[NodeLoss, ...]
     rollout: RolloutCounts | None
     hold: str
-    requests: Mapping[str, int] = msgspec.field(default_factory=dict)
+    requests: Mapping[str, int]
