@@ -49,7 +49,9 @@ def explained(rule: str) -> str:
 
 def test_the_list_holds_every_rule_that_a_finding_can_name_and_no_other() -> None:
     listed = [*(row.id for row in catalogue.rows()), *catalogue.of_files()]
-    assert sorted(literals()) == sorted(listed), "the ID of a case is in its declaration alone"
+    assert sorted(literals()) == sorted(listed), (
+        "the ID of a case is in its declaration alone, and its module in gitops_ds/checks/engine/"
+    )
 
 
 def test_the_numbers_of_a_family_have_no_gap() -> None:
