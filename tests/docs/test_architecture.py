@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import math
 import re
 import tomllib
 from collections import defaultdict
@@ -15,6 +16,7 @@ from functools import cache
 import pytest
 
 from gitops_ds.core import names
+from gitops_ds.core.rate_limits import Backoff
 from gitops_ds.rollouts.state import keys
 from tests.docs.pages import ROOT
 from tests.docs.sources import PARSED, texts, trees
@@ -116,6 +118,25 @@ def test_a_class_name_belongs_to_one_class() -> None:
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(name)
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
+@PARSED
+def test_each_back_off_has_its_row() -> None:
+    rows = re.findall(r"^\| `([\w.]+)` \| .* \| ([\d.]+) s \| (?:([\d.]+) s|none) \|$", PAGE, re.M)
+    listed = sorted((f"gitops_ds.{name}", float(a), float(b or math.inf)) for name, a, b in rows)
+    users = [
+        name
+        for name, text in texts().items()
+        if re.search(r"^\w+(: Final)? = .*(Backoff|BACKOFF)\b", text, re.M)
+        and not name.startswith("gitops_ds.testing")
+    ]
+    backoffs = sorted(
+        (name, value.first, value.longest)
+        for name in users
+        for value in vars(importlib.import_module(name)).values()
+        if isinstance(value, Backoff)
+    )
+    assert listed == backoffs, "change the table of docs/architecture.md"
 
 
 def spelled(tree: ast.Module) -> Iterator[str]:
