@@ -25,8 +25,8 @@ from gitops_ds.core.rate_limits import Backoff
 from gitops_ds.core.rollouts.halted_rollout import HaltedRollout, RolloutIdentity
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
 from gitops_ds.core.values import replace
+from gitops_ds.deploy.cause_finder import CauseFinder
 from gitops_ds.deploy.pipeline.prepare import Prepared
-from gitops_ds.deploy.template_causes import CauseFinder
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import NewPullRequest
 from gitops_ds.forges.forge_access import ForgeAccess
