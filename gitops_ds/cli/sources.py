@@ -36,7 +36,7 @@ async def sources(args: SourcesArgs) -> int:
     """List the followed repositories: newest commit, applied commit, condition, last fetch."""
     now = time.time()
     async with args.open_cluster() as cluster:
-        statuses = await look(cluster, args.state_namespace, now)
+        statuses = await read(cluster, args.state_namespace, now)
     if not args.output.is_table:
         items = [as_json(status) for status in statuses]
         document = formats.document("SourceStatusList", items=items)
@@ -48,7 +48,7 @@ async def sources(args: SourcesArgs) -> int:
     return 0
 
 
-async def look(cluster: ClusterReader, namespace: str, now: float) -> tuple[SourceStatus, ...]:
+async def read(cluster: ClusterReader, namespace: str, now: float) -> tuple[SourceStatus, ...]:
     """Every repository with a status or a state, sorted by id; Unknown without a running service.
     Raises ClusterError.
     """

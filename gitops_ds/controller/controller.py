@@ -417,10 +417,10 @@ class Controller:
         key, decision = seen.daemonset.key, decide.decide(seen)
         event = Decided(seen.now, key, decision, False, seen)
         self._emit(event)
-        look = self._shadow.look(event)
-        for record in look.records:
+        report = self._shadow.observe(event)
+        for record in report.records:
             self._emit(record)
-        for wait in (decision.wake_after, look.wake_after):
+        for wait in (decision.wake_after, report.wake_after):
             self._requeue(key, wait, wrote=False)
 
     def _requeue(self, key: Key, wake_after: float | None, wrote: bool) -> None:

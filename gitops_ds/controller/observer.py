@@ -187,7 +187,7 @@ class Observer:
             seen,
             daemonset=self.as_announced(seen.daemonset, seen.revisions),
             own_node=self._own_node,
-            rooms=None if self._rooms is None else self._rooms.look(),
+            rooms=None if self._rooms is None else self._rooms.free_capacity(),
             epoch=self.epochs.number,
             unlisted=tuple(kind.plural for kind in self.epochs.unlisted),
         )

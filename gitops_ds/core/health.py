@@ -68,14 +68,15 @@ class NodeCounts(msgspec.Struct, frozen=True):
 class Health(msgspec.Struct, frozen=True):
     """The health of a DaemonSet: the state, a message, and the unhealthy nodes, sorted by name.
 
-    `counts` are the counters of its nodes, None if these may not be listed. `again` is
-    when (seconds since 1970) the health may change without any event, None if it never does.
+    `node_counts` divides its nodes by their state; `counts` are the counters of its status as they
+    are now, None if the nodes may not be listed. `again` is when (seconds since 1970) the health
+    may change without any event, None if it never does.
     """
 
     state: HealthState
     message: str
     nodes: tuple[NodeHealth, ...] = ()
-    tally: NodeCounts = NodeCounts()
+    node_counts: NodeCounts = NodeCounts()
     again: float | None = None
     counts: Counts | None = None
 
@@ -125,8 +126,8 @@ class AgentStatus(msgspec.Struct, frozen=True):
     sync: str
     suspended: bool
     commit: str
-    tally: NodeCounts
+    node_counts: NodeCounts
     losses: tuple[NodeLoss, ...]
     rollout: RolloutCounts | None
     hold: str
-    requests: Mapping[str, int] = msgspec.field(default_factory=dict)
+    requests: Mapping[str, int]

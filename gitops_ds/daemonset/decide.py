@@ -82,7 +82,7 @@ def _settled(seen: Observation) -> tuple[NodePodLayout, RevisionHistory]:
 
 
 def _laid_out(seen: Observation, claim: Claim, revisions: RevisionHistory) -> NodePodLayout:
-    return node_pods.look(
+    return node_pods.layout_of(
         seen,
         _relabelled(claim.pods, revisions),
         revisions.hash,

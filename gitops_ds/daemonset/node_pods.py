@@ -132,7 +132,7 @@ def keep_first(pod: Pod) -> tuple[bool, float, str]:
     return not pod.bound, pod.created, pod.name
 
 
-def look(
+def layout_of(
     seen: Observation, pods: Iterable[Pod], hash: str, outdated: frozenset[str]
 ) -> NodePodLayout:
     """The layout of the claimed pods. Pods without a node are omitted, as in upstream."""

@@ -39,7 +39,7 @@ class NodeCapacity:
         self._passed = 0
         self._waiting: set[Key] = set()
 
-    def look(self) -> Mapping[str, FreeCapacity]:
+    def free_capacity(self) -> Mapping[str, FreeCapacity]:
         """The free capacity of each node, by name."""
         for node in self._nodes.keys() - self._rooms.keys():
             self._rooms[node] = self._room(node)

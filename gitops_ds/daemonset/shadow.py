@@ -89,7 +89,7 @@ class Shadow:
             if pod.owner is not None and pod.owner.uid == watched.seen.daemonset.uid:
                 watched.last[pod.uid] = pod
 
-    def look(self, decided: Decided) -> ShadowReport:
+    def observe(self, decided: Decided) -> ShadowReport:
         """Handles one reconciliation, in order of time. A DaemonSet that is new, is being deleted,
         or cannot be reconciled is not compared.
         """
@@ -102,7 +102,7 @@ class Shadow:
             watched = self._watched[decided.daemonset] = _Watched(
                 before, decide.layout(before), since=seen.now, news_at=seen.now
             )
-        return watched.look(seen, decided.decision)
+        return watched.observe(seen, decided.decision)
 
     def forget(self, key: Key) -> None:
         """Forgets a deleted DaemonSet."""
@@ -146,7 +146,7 @@ class _Watched:
     at_risk: set[str] = field(default_factory=set)
     outdated: list[tuple[float, NodePodLayout]] = field(default_factory=list)
 
-    def look(self, seen: Observation, decision: Decision) -> ShadowReport:
+    def observe(self, seen: Observation, decision: Decision) -> ShadowReport:
         """Handles an observation: records the changes, compares them, and reports the
         conclusions.
         """

@@ -1,4 +1,4 @@
-"""The schedule of a deployer's loop: a state and an input give the next state and the effects.
+"""The state machine of a deployer's loop: a state and an input give the next state and the effects.
 Pure.
 
 The phases, with the inputs that lead from one to the next:
@@ -114,7 +114,7 @@ class ExpectedPush(msgspec.Struct, frozen=True):
 
 
 class LoopState(msgspec.Struct, frozen=True):
-    """The schedule of one deployer.
+    """The state of one deployer's loop.
 
     `retry` is the back-off of failed reconciliations, `damping` that of corrected drift.
     `generation` counts the changes in the cluster; `timer` is when the loop wakes without a

@@ -27,7 +27,7 @@ class LoopTiming(msgspec.Struct, frozen=True):
 
 
 class ReconcileSchedule(ABC):
-    """The state of one loop."""
+    """When the next reconciliation of one loop begins: by its state, which `feed` changes."""
 
     def __init__(self, state: LoopState, timing: LoopTiming) -> None:
         """The first wake-up is due at once."""

@@ -27,8 +27,8 @@ from gitops_ds.core.rollouts.cluster_report import ClusterOrder
 from gitops_ds.core.sources.signatures import Unverified, Verified
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.values import replace
+from gitops_ds.deploy.cause_finder import CauseFinder
 from gitops_ds.deploy.pipeline.prepare import Prepared
-from gitops_ds.deploy.template_causes import CauseFinder
 from gitops_ds.deploy.wave_gate import NO_WAVES, WaitingCommit, WaveContext, WaveGate, WaveSource
 from gitops_ds.source.git.object_reader import BranchMovement
 

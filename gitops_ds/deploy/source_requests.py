@@ -118,7 +118,9 @@ def no_answer() -> errors.SourceUnreachable:
 def observed(
     source: RevisionSource, emit: LeaderEmitter, clock: Callable[[], float]
 ) -> RevisionSource:
-    """The same source."""
+    """The same source, whose requests count as progress; the duration of those to Git is
+    published.
+    """
 
     def reading(request: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         return _reading(request, emit)

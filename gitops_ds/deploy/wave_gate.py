@@ -1,7 +1,7 @@
 """Whether the tip of the branch may continue to this cluster, by the reports of the clusters
 before.
 
-`plan.rollouts.cluster_waves` decides; the gate reads the reports and publishes a wait: once for
+`rollouts.staging.cluster_waves` decides; the gate reads the reports and publishes a wait: once for
 each commit and cluster that it waits for, and again each time that it is overdue. A tip that only
 restores an earlier content of the cluster doesn't wait: `git.branch_history` compares the files
 with those of the commits of the DaemonSets' revisions, which this cluster had before, and

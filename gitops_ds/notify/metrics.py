@@ -121,7 +121,7 @@ def _agents(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
         values = [_bool(agent.ready), agent.health, agent.sync, _bool(agent.suspended)]
         info.add_metric([*name, *values, agent.commit], 1)
         for state in NodeCounts.__struct_fields__:
-            nodes.add_metric([*name, state], getattr(agent.tally, state))
+            nodes.add_metric([*name, state], getattr(agent.node_counts, state))
         for (pool, cause), count in sorted(
             Tallied((loss.pool, loss.cause.value) for loss in agent.losses).items()
         ):

@@ -72,7 +72,7 @@ async def served(
     events: EventBus,
     parts: ServiceParts,
     election: Election | None,
-    tally: RequestCounter,
+    counter: RequestCounter,
 ) -> AsyncIterator[None]:
     """Serves at the addresses of the settings meanwhile. The address of the probes has a separate
     connection limit.
@@ -88,7 +88,7 @@ async def served(
     probes = Probes(parts.runnables, election, service.listen.readiness)
     source = metrics.MetricsSource(
         agents=parts.status.lines,
-        requests=lambda: tally.answered,
+        requests=lambda: counter.answered,
         waiting=lambda: controller.waiting,
         ages=lambda: controller.observer.ages,
         waiting_nodes=controller.startup_taints.counts,

@@ -30,7 +30,7 @@ from gitops_ds.kube.client.server_clock import ServerClock
 from gitops_ds.kube.client.supervisor import Supervisor
 from gitops_ds.kube.client.transport import RequestCounter
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
-from gitops_ds.service import assembly, event_recorder, http, otel, own_account
+from gitops_ds.service import assembly, http, kube_event_writer, otel, own_account
 from gitops_ds.service.context import ServiceContext
 from gitops_ds.service.runnable import Runnable
 from gitops_ds.service.settings.service import Service
@@ -63,7 +63,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         service = replace(service, own_account=await own_account.read(unfenced))
         of_pods = service.controller.powers is Powers.FULL
         emit_recorded = await stack.enter_async_context(
-            event_recorder.recorded(cluster, events.publish, of_pods=of_pods)
+            kube_event_writer.recorded(cluster, events.publish, of_pods=of_pods)
         )
         owned = await assembly.owned_bodies(service, cluster)
         parts = assembly.assemble(

@@ -15,7 +15,7 @@ from gitops_ds.deploy.target import DeployTarget
 from gitops_ds.deploy.templates.template_selector import TemplateSelector
 from gitops_ds.deploy.templates.template_source import Templates
 from gitops_ds.notify.kube_events import InvolvedObject
-from gitops_ds.service import event_recorder, runnable
+from gitops_ds.service import kube_event_writer, runnable
 from gitops_ds.service.deployer_context import DeployerContext
 
 NAME = "templates in the cluster"
@@ -71,7 +71,9 @@ class TemplateDeployer(runnable.DeployerPart):
             state_store.config_map_name(place.owner),
         )
         origin = EventOrigin(chosen.owner, NAME)
-        async with event_recorder.deployed(context.cluster, about, context.events, origin) as emit:
+        async with kube_event_writer.of_deployer(
+            context.cluster, about, context.events, origin
+        ) as emit:
             redacted = RedactingEmit(emit)
             source = Templates(
                 context.cluster, chosen, redacted, context.clock, render=context.preparing.rendered

@@ -201,14 +201,14 @@ class StartupTaints:
                 self._wakeup.clear()
                 if not self._cache.synced:
                     continue
-                for change in self.look():
+                for change in self.due_changes():
                     task = group.create_task(self._patch(change))
                     self._running.add(task)
                     task.add_done_callback(self._running.discard)
 
     async def _until_wakeup(self) -> None:
         """Waits for an event, or for the time at which a state changes without one."""
-        due = self._next_look()
+        due = self._next_due()
         if due is None:
             await self._wakeup.wait()
             return
@@ -218,7 +218,7 @@ class StartupTaints:
         await self._wakeup.wait()
         alarm.cancel()
 
-    def _next_look(self) -> float | None:
+    def _next_due(self) -> float | None:
         now = self._in.clock()
         times = [*self._alarms.values(), *(held.until for held in self._held.values())]
         times += (
@@ -230,7 +230,7 @@ class StartupTaints:
             times.append(now + APPLIED_EVERY)
         return min((time for time in times if time > now), default=None)
 
-    def look(self) -> Sequence[TaintChange]:
+    def due_changes(self) -> Sequence[TaintChange]:
         """The changes that are due now."""
         now = self._in.clock()
         touched = self._by_node.take_touched() | self._due(now)

@@ -413,7 +413,7 @@ def nodes_done(agent: Agent) -> RolloutProgress:
     if agent.rollout is not None:
         return staged_rollouts.nodes_done(agent.rollout, agent.seen.now)
     desired = agent.counts.desired
-    return RolloutProgress(min(agent.health.tally.updated, desired), desired)
+    return RolloutProgress(min(agent.health.node_counts.updated, desired), desired)
 
 
 def age(agent: Agent, now: float) -> str:

@@ -109,10 +109,10 @@ def due(
 
 def all_well(agents: Sequence[Agent]) -> bool:
     """Whether the agents are up to date and available on every healthy node."""
-    tallies = [agent.health.tally for agent in agents]
+    every = [agent.health.node_counts for agent in agents]
     if any(agent.rollout is not None and not agent.rollout.complete for agent in agents):
         return False
-    open = any(t.starting or t.old or t.parked or t.template_fault or t.refused for t in tallies)
+    open = any(t.starting or t.old or t.parked or t.template_fault or t.refused for t in every)
     return not open and all(agent.health.state in _WELL for agent in agents)
 
 

@@ -85,27 +85,29 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
     blames, rollout = fault_attribution.judge(layout, scope), scope.rollout
     if rollout is not None:
         blames = staged_faults(blames, rollout)
-    tally, counts = _tally(blames), node_counts(layout)
+    node_counts, counts = _node_counts(blames), status_counts(layout)
     mark = (
         daemonset.uid,
         daemonset.generation,
         daemonset.annotations.get(names.COMMIT),
-        tally.updated,
+        node_counts.updated,
         _current(layout),
         *((rollout.target.hash, rollout.progress) if rollout else ()),
     )
-    waits = _waits(seen, tally) and not (rollout and moves_with_time(rollout))
+    waits = _waits(seen, node_counts) and not (rollout and moves_with_time(rollout))
     course = before if waits and mark == before.mark else ProgressMarker(mark, seen.now)
     deadline = rollout.inputs.policy.progress.deadline if rollout else scope.deadline
     due = course.at + deadline
-    state, message = _summarize(_Summary(layout, blames, tally, seen.now >= due, deadline, rollout))
+    state, message = _summarize(
+        _Summary(layout, blames, node_counts, seen.now >= due, deadline, rollout)
+    )
     again = [
         time
         for time in (blames.again, due if waits else None)
         if time is not None and time > seen.now
     ]
     health = Health(
-        state, message + _hold(seen), blames.nodes, tally, min(again, default=None), counts
+        state, message + _hold(seen), blames.nodes, node_counts, min(again, default=None), counts
     )
     return Judged(health, course)
 
@@ -123,7 +125,7 @@ class _Summary(msgspec.Struct, frozen=True):
 
     layout: NodePodLayout
     blames: NodeFaults
-    tally: NodeCounts
+    node_counts: NodeCounts
     late: bool
     deadline: float
     rollout: StagedRollout | None = None
@@ -222,11 +224,11 @@ def _healthy(summary: _Summary) -> str:
         return "0 nodes: no node matches its selector, affinity and tolerations"
     joining = [node for node in summary.blames.nodes if node.reason == JOINING]
     all = summary.blames.eligible - len(joining)
-    if not summary.tally.parked:
+    if not summary.node_counts.parked:
         text = f"{all} of {all} nodes available"
     else:
         text = (
-            f"{summary.available} of {all} available; {summary.tally.parked} run an earlier "
+            f"{summary.available} of {all} available; {summary.node_counts.parked} run an earlier "
             "revision until their pods are deleted"
         )
     return text + (f"; {len(joining)} joining" if joining else "")
@@ -236,7 +238,7 @@ def _why(refused: Sequence[NodeHealth]) -> str:
     return f"pods are refused: {refused[0].message}"
 
 
-def _tally(blames: NodeFaults) -> NodeCounts:
+def _node_counts(blames: NodeFaults) -> NodeCounts:
     counted = Counter(_field(node) for node in blames.nodes)
     return replace(NodeCounts(updated=blames.eligible - len(blames.nodes)), **counted)
 
@@ -260,15 +262,15 @@ def _current(layout: NodePodLayout) -> int:
     return sum(1 for node_pods in layout.nodes for pod in node_pods.pods if layout.updated(pod))
 
 
-def _waits(seen: Observation, tally: NodeCounts) -> bool:
+def _waits(seen: Observation, node_counts: NodeCounts) -> bool:
     """Whether progress is expected, so that the deadline runs."""
     return (
-        bool(tally.starting or tally.old or tally.refused)
+        bool(node_counts.starting or node_counts.old or node_counts.refused)
         or seen.daemonset.observed_generation != seen.daemonset.generation
     )
 
 
-def node_counts(layout: NodePodLayout) -> Counts | None:
+def status_counts(layout: NodePodLayout) -> Counts | None:
     """The counters of the status as they are now. With a rollout policy `updated` are the desired
     nodes with the target or the proven template, while the status counts the DaemonSet's own one.
 

@@ -152,19 +152,19 @@ def _name(key: Key) -> str:
 
 def status_of(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, Any]:
     """The status of an agent; equal to `before` if only the time changed."""
-    daemonset, health, tally = agent.seen.daemonset, agent.health, agent.health.tally
+    daemonset, health, node_counts = agent.seen.daemonset, agent.health, agent.health.node_counts
     current, (sync, why) = agent.current, agents.sync_of(agent)
     nodes = {
-        "updated": tally.updated,
-        "starting": tally.starting,
-        "old": tally.old,
-        "parked": tally.parked,
+        "updated": node_counts.updated,
+        "starting": node_counts.starting,
+        "old": node_counts.old,
+        "parked": node_counts.parked,
     }
-    nodes["joining"] = tally.joining
+    nodes["joining"] = node_counts.joining
     faults = {
-        "nodeFault": tally.node_fault,
-        "templateFault": tally.template_fault,
-        "refused": tally.refused,
+        "nodeFault": node_counts.node_fault,
+        "templateFault": node_counts.template_fault,
+        "refused": node_counts.refused,
     }
     return {
         "daemonSet": {

@@ -58,7 +58,7 @@ def found(rule: str, example: str) -> tuple[Finding, ...] | list[Finding]:
 @pytest.mark.parametrize("rule", sorted(NARROW | WIDE))
 def test_a_rule_brings_the_fixes_that_it_should(rule: str) -> None:
     page = catalogue.page_of(rule)
-    assert page is not None
+    assert page is not None, f"write gitops_ds/checks/pages/{rule}.md"
     fixes = [
         one.fix
         for example in page.wrong

@@ -128,7 +128,7 @@ def test_a_rule_finds_what_its_page_calls_wrong_and_nothing_in_what_it_calls_rig
     rule: str,
 ) -> None:
     page = catalogue.page_of(rule)
-    assert page is not None
+    assert page is not None, f"write gitops_ds/checks/pages/{rule}.md"
     described = []
     for number, example in enumerate(page.wrong, 1):
         hits = found(rule, example)

@@ -49,7 +49,9 @@ def explained(rule: str) -> str:
 
 def test_the_list_holds_every_rule_that_a_finding_can_name_and_no_other() -> None:
     listed = [*(row.id for row in catalogue.rows()), *catalogue.of_files()]
-    assert sorted(literals()) == sorted(listed), "the ID of a case is in its declaration alone"
+    assert sorted(literals()) == sorted(listed), (
+        "the ID of a case is in its declaration alone, and its module in gitops_ds/checks/engine/"
+    )
 
 
 def test_the_numbers_of_a_family_have_no_gap() -> None:
@@ -58,7 +60,9 @@ def test_the_numbers_of_a_family_have_no_gap() -> None:
     assert set(re.findall(r"\bDS\d{3}\b", changelog)) <= used, "add a removed rule to RETIRED"
     for family, rules in groupby(sorted(used), key=lambda rule: rule[:3]):
         numbers = list(rules)
-        assert numbers == [f"{family}{number:02}" for number in range(1, len(numbers) + 1)]
+        assert numbers == [f"{family}{number:02}" for number in range(1, len(numbers) + 1)], (
+            "a new rule has the next ID of its family"
+        )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +95,7 @@ def test_a_rule_is_explained_under_the_summary_of_its_row_where_it_has_one(rule:
 
 def test_no_page_describes_a_removed_rule() -> None:
     there = {file.stem for file in (SOURCES / "pages").iterdir()}
-    assert there == {row.id for row in catalogue.rows()}
+    assert there == {row.id for row in catalogue.rows()}, "gitops_ds/checks/pages/ has them"
 
 
 def test_findings_of_reading_files_are_explained_in_a_sentence() -> None:

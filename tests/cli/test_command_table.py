@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import click
 import pytest
 
+from gitops_ds import cli
 from gitops_ds.cli.command_table import COMMANDS
 from gitops_ds.cli.parameters.options import AccessArgs
 from gitops_ds.core.cluster import Cluster, ClusterReader, Identity
@@ -20,6 +22,18 @@ METHODS = {
     protocol: {name for name in vars(protocol) if not name.startswith("_")}
     for protocol in (ClusterReader, Cluster)
 }
+
+
+def test_each_module_of_a_command_has_a_row() -> None:
+    folder = Path(cli.__file__).parent
+    modules = {file.stem: file for file in folder.glob("*.py")}
+    modules |= {file.parent.name: file for file in folder.glob("*/__init__.py")}
+    defined = {
+        name.replace("_", "-")
+        for name, file in modules.items()
+        if re.search(r"^@(options|click)\.command\(", file.read_text("utf-8"), re.MULTILINE)
+    }
+    assert defined == set(COMMANDS), "GROUPS in gitops_ds/cli/command_table.py has the rows"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -56,7 +56,7 @@ def agent(updated: int) -> Agent:
     """An agent of four nodes in a rollout."""
     key = Key("apps", "DaemonSet", "logging", "agent")
     seen = replace(DaemonSet(key, "", {}, {}, ()), counts=Counts(desired=4))
-    health = Health(HealthState.PROGRESSING, "", tally=NodeCounts(updated=updated))
+    health = Health(HealthState.PROGRESSING, "", node_counts=NodeCounts(updated=updated))
     return Agent(Observation(0.0, seen, ()), health, DeployerState())
 
 

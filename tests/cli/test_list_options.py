@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from gitops_ds.cli.events import event_list
-from gitops_ds.cli.events.event_list import Happening
+from gitops_ds.cli.events.event_list import ListedEvent
 from gitops_ds.cli.output import table
 from gitops_ds.cli.wait import watched_agents
 from gitops_ds.core.objects import DAEMONSET, EVENT, NAMESPACE
@@ -270,7 +270,7 @@ async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 async def test_a_watch_of_events_shows_each_once() -> None:
     shown: list[str] = []
 
-    def show(found: list[Happening]) -> None:
+    def show(found: list[ListedEvent]) -> None:
         shown.extend(one.name for one in found)
 
     def body(name: str) -> dict[str, Any]:

@@ -28,9 +28,9 @@ def test_a_cancelled_watch_leaves_no_socket(api_server: controlplane.ControlPlan
     async def main() -> None:
         before = sockets()
         for _ in range(10):
-            tally = RequestCounter()
+            counter = RequestCounter()
             access = config.access(str(api_server.kubeconfig), None)
-            async with rest.HttpCluster(access, tally=tally) as cluster:
+            async with rest.HttpCluster(access, counter=counter) as cluster:
                 version = (await cluster.list(POD)).version
 
                 async def follow(cluster: rest.HttpCluster, version: str) -> None:
@@ -38,7 +38,7 @@ def test_a_cancelled_watch_leaves_no_socket(api_server: controlplane.ControlPlan
                         pass
 
                 watch = asyncio.create_task(follow(cluster, version))
-                while tally.answered["GET", "200"] < 2:
+                while counter.answered["GET", "200"] < 2:
                     await asyncio.sleep(0)
                 watch.cancel()
                 with contextlib.suppress(asyncio.CancelledError):

@@ -94,7 +94,7 @@ def test_a_real_api_server_states_its_time(api_server: controlplane.ControlPlane
     async def main() -> None:
         clock = ServerClock(lambda: time.time() + HOUR, time.monotonic)
         access = config.access(str(api_server.kubeconfig), None)
-        async with rest.HttpCluster(access, tally=RequestCounter(clock=clock)) as cluster:
+        async with rest.HttpCluster(access, counter=RequestCounter(clock=clock)) as cluster:
             await cluster.list(NODE)
         assert abs(clock.now() - time.time()) < TOLERANCE
 

@@ -13,7 +13,7 @@ from gitops_ds.core.decision import CreatePod
 from gitops_ds.core.events.base import ActionFailed, Performed
 from gitops_ds.core.objects import EVENT, NAMESPACE
 from gitops_ds.notify.kube_events import EventRecorder, InvolvedObject
-from gitops_ds.service.event_recorder import KubeEventWriter
+from gitops_ds.service.kube_event_writer import KubeEventWriter
 from tests.contract.scenes import Stage, eventually
 from tests.report import events
 

@@ -47,7 +47,7 @@ def room(*pods: dict[str, Any], waits: bool = True) -> NodeCapacity:
 
 def free(capacity: NodeCapacity, on: str = "a") -> tuple[Any, int]:
     """The free processors of a node, and its number of taken ports."""
-    left = capacity.look()[on]
+    left = capacity.free_capacity()[on]
     return left.free["cpu"], len(left.ports)
 
 
@@ -92,7 +92,7 @@ def test_a_node_that_changes_its_capacity_wakes_who_waits() -> None:
     assert capacity.apply(NODE, MODIFIED, node(cpu="8"), "12") == {KEY}
     assert free(capacity)[0] == 2 * before
     assert capacity.apply(NODE, DELETED, node(cpu="8"), "13") == set()
-    assert not capacity.look()
+    assert not capacity.free_capacity()
     assert capacity.apply(NODE, ADDED, node(), "14") == {KEY}
     assert free(capacity)[0] == before
 
@@ -102,7 +102,7 @@ def test_a_list_replaces_all_pods_and_queues_waiting_daemonsets() -> None:
     assert capacity.replace(POD, [], "20") == {KEY}
     assert free(capacity) == free(room())
     assert capacity.replace(NODE, [node("b")], "20") == {KEY}
-    assert capacity.look().keys() == {"b"}
+    assert capacity.free_capacity().keys() == {"b"}
 
 
 def test_a_daemonset_with_capacity_no_longer_waits() -> None:

@@ -19,8 +19,8 @@ from gitops_ds.core.objects import CommitId, Key
 from gitops_ds.core.rollouts.halted_rollout import BranchCommit
 from gitops_ds.core.rollouts.proven_templates import ProofKind, TemplateHistory, TemplateProof
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
+from gitops_ds.deploy.cause_finder import CauseFinder, CommitSource
 from gitops_ds.deploy.live_state import LocatedBundle
-from gitops_ds.deploy.template_causes import CauseFinder, CommitSource
 from gitops_ds.rollouts.staging import git_template
 from gitops_ds.rollouts.staging.template_causes import WantedCause
 from gitops_ds.source.git import address

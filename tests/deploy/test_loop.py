@@ -32,10 +32,10 @@ from gitops_ds.deploy import (
     state_store,
     watch_cache,
 )
+from gitops_ds.deploy.cause_finder import CauseFinder, CommitSource
 from gitops_ds.deploy.pipeline import prepare
 from gitops_ds.deploy.revision_selector import RevisionSource
 from gitops_ds.deploy.target import DeployTarget
-from gitops_ds.deploy.template_causes import CauseFinder, CommitSource
 from gitops_ds.kube.apimachinery.builtin_resources import RESOURCES
 from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.rollouts.staging import git_template

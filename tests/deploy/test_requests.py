@@ -205,7 +205,7 @@ async def test_one_agent_is_suspended_and_the_others_go_on(scene: Scene, /) -> N
     assert "agent" in {key.name for key in state.waiting}
     assert "more" not in {key.name for key in state.waiting}
     await asyncio.sleep(10)
-    [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+    [shown] = await sources.read(scene.cluster, "gitops-ds", virtual_time.clock()())
     assert (shown.condition, shown.newest) == (Condition.SUSPENDED, commit)
     assert shown.applied != commit
     assert "DaemonSet default/agent" in shown.message
@@ -233,7 +233,7 @@ async def test_one_agent_is_suspended_and_the_others_go_on(scene: Scene, /) -> N
     await asyncio.sleep(10)
     assert await scene.image() == "2"
     assert not (await state_store.load(scene.cluster, "gitops-ds", "test")).waiting
-    [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+    [shown] = await sources.read(scene.cluster, "gitops-ds", virtual_time.clock()())
     assert (shown.condition, shown.applied) == (Condition.SYNCED, commit)
 
 

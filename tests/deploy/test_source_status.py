@@ -117,7 +117,7 @@ async def test_a_problem_is_shown_in_every_output(scene: Scene, /, condition: Co
     assert tables.apart(
         await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
     ) == [f"{state} (1 DaemonSet): {why}"]
-    [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+    [shown] = await sources.read(scene.cluster, "gitops-ds", virtual_time.clock()())
     assert (shown.condition, shown.applied, shown.message) == (
         condition,
         scene.history.id(0),
@@ -167,7 +167,7 @@ async def test_a_commit_in_which_another_owner_keeps_an_object_is_not_shown_as_a
     commit = scene.history.push(AGENT.format(tag="2") + ours)
     await scene.settle()
     await asyncio.sleep(10)
-    [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+    [shown] = await sources.read(scene.cluster, "gitops-ds", virtual_time.clock()())
     assert (shown.condition, shown.newest) == (Condition.PARTLY_APPLIED, commit)
     assert shown.applied == scene.history.id(0)
 
@@ -214,7 +214,7 @@ async def test_the_last_answer_of_git_is_a_bound_while_it_answers_and_exact_when
         scene.loop.request()
         await asyncio.sleep(10)
     now = virtual_time.clock()()
-    [shown] = await sources.look(scene.cluster, "gitops-ds", now)
+    [shown] = await sources.read(scene.cluster, "gitops-ds", now)
     (cell,) = re.findall("at most .* ago", sources.table_of((shown,), now, wide=False))
     assert scene.loop.status is not None
     assert shown.looked <= scene.loop.status.looked
@@ -223,7 +223,7 @@ async def test_the_last_answer_of_git_is_a_bound_while_it_answers_and_exact_when
     scene.loop.request()
     await asyncio.sleep(60)
     now = virtual_time.clock()()
-    [shown] = await sources.look(scene.cluster, "gitops-ds", now)
+    [shown] = await sources.read(scene.cluster, "gitops-ds", now)
     assert shown.looked == scene.loop.status.looked
     assert "at most" not in sources.table_of((shown,), now, wide=False)
 
@@ -245,7 +245,7 @@ def test_the_status_has_the_name_of_the_branch_that_git_answered_last() -> None:
             history.name = name
             await scene.settle()
             await asyncio.sleep(10)
-            [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+            [shown] = await sources.read(scene.cluster, "gitops-ds", virtual_time.clock()())
             assert shown.branch == name
 
     test_loop.play(script, history=history)

@@ -27,7 +27,7 @@ play = test_loop.play
 
 
 async def look(scene: Scene) -> SourceStatus:
-    (status,) = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+    (status,) = await sources.read(scene.cluster, "gitops-ds", virtual_time.clock()())
     return status
 
 

@@ -29,3 +29,15 @@ def texts() -> Mapping[str, str]:
 def trees() -> Mapping[str, ast.Module]:
     """Every module, parsed, by its dotted name."""
     return {name: ast.parse(text) for name, text in texts().items()}
+
+
+@cache
+def attributes(*packages: str) -> frozenset[str]:
+    """The names of all attributes that a module of these packages reads."""
+    return frozenset(
+        node.attr
+        for name, tree in trees().items()
+        if name.startswith(tuple(f"gitops_ds.{package}." for package in packages))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import math
 import re
 import tomllib
 from collections import defaultdict
@@ -15,6 +16,7 @@ from functools import cache
 import pytest
 
 from gitops_ds.core import names
+from gitops_ds.core.rate_limits import Backoff
 from gitops_ds.rollouts.state import keys
 from tests.docs.pages import ROOT
 from tests.docs.sources import PARSED, texts, trees
@@ -78,6 +80,27 @@ def test_each_module_that_a_page_names_exists(page: str) -> None:
     assert {name for name in named if f"gitops_ds.{name.replace('/', '.')}" not in trees()} == set()
 
 
+@PARSED
+def test_each_module_that_a_docstring_names_exists() -> None:
+    """By its package and its name, or with a name of it: `staging.rollout_reverts.plans`."""
+    known = {part for name in trees() for part in parts_of(name)}
+    wrong = {
+        (name, dotted)
+        for name, text in texts().items()
+        for dotted in re.findall(r"`((?!aiohttp\.|listen\.)[a-z_]+(?:\.[a-z_]+)+)`", text)
+        for package, _, last in [dotted.rpartition(".")]
+        if {last, package.rpartition(".")[2]} & known and not {dotted, package} & known
+    }
+    assert wrong == set()
+
+
+def parts_of(name: str) -> Iterator[str]:
+    """A dotted name, also without its first parts."""
+    yield name
+    while name := name.partition(".")[2]:
+        yield name
+
+
 def test_the_glossary_has_at_most_forty_nouns() -> None:
     assert 20 <= len(nouns()) <= 40
 
@@ -95,6 +118,25 @@ def test_a_class_name_belongs_to_one_class() -> None:
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(name)
     assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
+@PARSED
+def test_each_back_off_has_its_row() -> None:
+    rows = re.findall(r"^\| `([\w.]+)` \| .* \| ([\d.]+) s \| (?:([\d.]+) s|none) \|$", PAGE, re.M)
+    listed = sorted((f"gitops_ds.{name}", float(a), float(b or math.inf)) for name, a, b in rows)
+    users = [
+        name
+        for name, text in texts().items()
+        if re.search(r"^\w+(: Final)? = .*(Backoff|BACKOFF)\b", text, re.M)
+        and not name.startswith("gitops_ds.testing")
+    ]
+    backoffs = sorted(
+        (name, value.first, value.longest)
+        for name in users
+        for value in vars(importlib.import_module(name)).values()
+        if isinstance(value, Backoff)
+    )
+    assert listed == backoffs, "change the table of docs/architecture.md"
 
 
 def spelled(tree: ast.Module) -> Iterator[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
+from gitops_ds.cli.get import tables
 from gitops_ds.core import names
 from gitops_ds.forges import forge_access
 from gitops_ds.forges.contract import ForgeKind
@@ -55,6 +56,17 @@ def test_every_command_and_option_that_is_named_exists() -> None:
         unknown = {word for word in used if word not in options | {"--help", "-h", "-vv"}}
         assert not unknown, f"{page}: gitops-ds {line}: {unknown}"
     assert count > 200
+
+
+def test_the_table_of_get_in_a_page_has_its_columns() -> None:
+    heads = {
+        (pages.name(page), line)
+        for page in pages.PAGES
+        for line in re.findall(r"^NAMESPACE .* DESIRED .*", page.read_text("utf-8"), re.MULTILINE)
+    }
+    assert heads
+    for page, line in heads:
+        assert re.split(" {2,}", line.strip()) == tables.HEAD, f"change the table of {page}"
 
 
 def test_every_variable_that_is_named_is_read() -> None:

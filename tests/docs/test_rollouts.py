@@ -12,6 +12,7 @@ import pytest
 from gitops_ds.checks.schema import repository_files
 from gitops_ds.core.rollouts import rollout_policy
 from tests.docs.pages import ROOT
+from tests.docs.sources import PARSED, attributes
 from tests.docs.test_promises import names_in
 
 SCHEMA = repository_files.schema("rollout")
@@ -61,6 +62,17 @@ def test_the_schema_has_the_keys_of_a_policy_and_of_a_gate() -> None:
     ):
         keys = {field.encode_name for field in msgspec.structs.fields(type)}
         assert group["properties"].keys() == keys, "change schemas/rollout.schema.json"
+
+
+@PARSED
+def test_each_key_of_a_policy_is_read() -> None:
+    types = [value for value in vars(rollout_policy).values() if isinstance(value, type)]
+    groups = [one for one in types if issubclass(one, msgspec.Struct) and one.__struct_fields__]
+    keys = {field for group in groups for field in group.__struct_fields__}
+    read = attributes("rollouts", "core.rollouts", "kube.apimachinery", "service.rollouts")
+    # their only values state what holds without them
+    stated = {"except_", "config", "rolls"}
+    assert keys - read == stated, "a decision must read the key"
 
 
 def test_each_row_of_the_comparison_names_a_test() -> None:

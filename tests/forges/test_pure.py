@@ -4,12 +4,16 @@ when to try again.
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gitops_ds import forges
 from gitops_ds.checks.report import comment_page, markdown
 from gitops_ds.checks.report.findings import ReportContext
 from gitops_ds.core import errors
@@ -17,7 +21,7 @@ from gitops_ds.core.finding import Severity
 from gitops_ds.core.values import replace
 from gitops_ds.forges import ci_environment, forge_access, retries, sticky_comment
 from gitops_ds.forges.ci_environment import CiEnvironment
-from gitops_ds.forges.contract import Comment, ForgeKind
+from gitops_ds.forges.contract import Comment, ForgeApi, ForgeKind
 from gitops_ds.forges.sticky_comment import Sticky
 from tests.report import made
 
@@ -53,6 +57,19 @@ GITLAB = {
     "CI_JOB_ID": "200",
     "CI_JOB_URL": "https://gitlab.example/acme/agents/-/jobs/200",
 }
+
+
+def apis(of: type[ForgeApi] = ForgeApi) -> Iterator[type[ForgeApi]]:
+    for api in of.__subclasses__():
+        yield api
+        yield from apis(api)
+
+
+def test_each_forge_has_a_kind() -> None:
+    for module in pkgutil.iter_modules(forges.__path__, f"{forges.__name__}."):
+        importlib.import_module(module.name)
+    of_kinds = {type(forge_access.api(kind)) for kind in ForgeKind}
+    assert set(apis()) == of_kinds, "ForgeKind, and forge_access.api, must have it"
 
 
 def test_a_job_of_a_pull_request_is_about_its_head_not_about_the_merge() -> None:

@@ -39,25 +39,29 @@ from tests.status.staged_world import FAST, Watched, watched
 
 A, B = (Key("apps", "DaemonSet", "ops", name) for name in "ab")
 ONE, TWO, THREE = (CommitId(digit * 40) for digit in "123")
-ROLLING = Health(HealthState.PROGRESSING, "4 of 10 nodes done", tally=NodeCounts(updated=4, old=6))
-WELL = Health(HealthState.HEALTHY, "10 of 10 nodes available", tally=NodeCounts(updated=10))
+ROLLING = Health(
+    HealthState.PROGRESSING, "4 of 10 nodes done", node_counts=NodeCounts(updated=4, old=6)
+)
+WELL = Health(HealthState.HEALTHY, "10 of 10 nodes available", node_counts=NodeCounts(updated=10))
 ILL = Health(
-    HealthState.DEGRADED, "unhealthy on 1 of 10 nodes", tally=NodeCounts(updated=9, node_fault=1)
+    HealthState.DEGRADED,
+    "unhealthy on 1 of 10 nodes",
+    node_counts=NodeCounts(updated=9, node_fault=1),
 )
 BROKEN = Health(
     HealthState.FAILED,
     "the template fails on 1 of 10 nodes",
-    tally=NodeCounts(old=9, template_fault=1),
+    node_counts=NodeCounts(old=9, template_fault=1),
 )
 PARKED = Health(
     HealthState.HEALTHY,
     "10 of 10 available; 7 run an earlier revision",
-    tally=NodeCounts(updated=3, parked=7),
+    node_counts=NodeCounts(updated=3, parked=7),
 )
 TAKEN_UP_LATER = Health(
     HealthState.PROGRESSING,
     "no controller has observed generation 2 yet",
-    tally=NodeCounts(updated=10),
+    node_counts=NodeCounts(updated=10),
 )
 
 
@@ -201,7 +205,7 @@ def test_progress_is_reported_by_tenths() -> None:
     forge.handle(new(ONE), wrote(A), ended(ONE))
     for updated in range(201):
         health = Health(
-            HealthState.PROGRESSING, "", tally=NodeCounts(updated=updated, old=200 - updated)
+            HealthState.PROGRESSING, "", node_counts=NodeCounts(updated=updated, old=200 - updated)
         )
         forge.look(agent(A, ONE, health))
     assert [stage.words for _, stage in forge.sent] == [

@@ -105,7 +105,7 @@ class Scene:
         seen = Observation(
             seen.now, seen.daemonset, seen.nodes, seen.pods, seen.revisions, {}, seen.vanished
         )
-        look = self.shadow.look(
+        look = self.shadow.observe(
             Decided(seen.now, seen.daemonset.key, decide.decide(seen), False, seen)
         )
         self.records += look.records

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 
 import pytest
 
@@ -19,8 +20,9 @@ from gitops_ds.core.values import replace
 from gitops_ds.rollouts.views import rollout_timing
 from gitops_ds.rollouts.views.rollout_timing import RolloutTiming
 from gitops_ds.service.page_view import EventFeed
-from gitops_ds.service.web.page import rendering
+from gitops_ds.service.web.page import overview, rendering
 from gitops_ds.service.web.page.pages import Book
+from gitops_ds.service.web.page.rows import AgentRow
 from gitops_ds.status.agents import Agent
 from tests.page import fleets
 from tests.rollouts.rollout_world import SECOND
@@ -57,6 +59,22 @@ def test_agents_are_listed_by_repository_with_those_in_trouble_first() -> None:
     text = fleets.text(html)
     assert "Newest commit 89c52d7634e9" in text
     assert "Branch main" in text
+
+
+def test_each_column_has_its_order_and_its_cell() -> None:
+    html = fleets.html(fleets.story(10), "")
+    head, _, body = html.partition("<thead>")[2].partition("</thead>")
+    cells = body.partition("</tr>")[0]
+    assert set(re.findall(r"\?sort=(\w+)", head)) == set(overview.SORTS), "overview.html: the head"
+    of_head, of_row = (len(re.findall(r"<t[hd]\b", part)) for part in (head, cells))
+    assert of_head == of_row, "overview.html: the head and the cells of a row"
+
+
+def test_each_value_of_a_row_is_shown_or_read() -> None:
+    folder = Path(overview.__file__).parent
+    files = [*folder.glob("templates/*.html"), folder / "rows.py", folder / "overview.py"]
+    read = {name for file in files for name in re.findall(r"\.(\w+)", file.read_text("utf-8"))}
+    assert set(AgentRow.__struct_fields__) - read == set(), "add its cell to overview.html"
 
 
 def test_a_single_cluster_without_repositories_has_no_titles() -> None:

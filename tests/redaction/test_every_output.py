@@ -28,7 +28,7 @@ from gitops_ds.notify import log_lines
 from gitops_ds.notify.kube_events import InvolvedObject
 from gitops_ds.notify.notifications import NotificationBuilder
 from gitops_ds.ownership import diff
-from gitops_ds.service.event_recorder import KubeEventWriter, body_of
+from gitops_ds.service.kube_event_writer import KubeEventWriter, body_of
 from tests.gitservers import git
 from tests.plan.world import daemonset
 

@@ -10,7 +10,7 @@ import pytest
 from gitops_ds.core.events.base import Event
 from gitops_ds.notify import log_lines
 from gitops_ds.notify.kube_events import EventRecorder, EventSeries, InvolvedObject
-from gitops_ds.service.event_recorder import body_of
+from gitops_ds.service.kube_event_writer import body_of
 from tests.report.events import DATA, PASSWORD, TOKEN, concrete, made, samples
 
 STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")

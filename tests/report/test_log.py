@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from gitops_ds.core import plain_text
 from gitops_ds.core.decision import Action, Adopt, CreatePod, DeleteCause, DeletePod
 from gitops_ds.core.errors import Forbidden
 from gitops_ds.core.events import agents, base
+from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.definition import Level
 from gitops_ds.core.health import Health, HealthState
+from gitops_ds.core.redaction import texts as redacted
 from gitops_ds.notify import log_lines
-from tests.report.events import AGENT, COMMIT, POD, concrete, samples
+from gitops_ds.notify.kube_events import EventRecorder, InvolvedObject
+from gitops_ds.notify.notifications import NotificationBuilder
+from tests import goldens
+from tests.report.events import AGENT, COMMIT, POD, TEXT, concrete, samples
+
+STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")
 
 
 def test_a_message_of_the_start_is_an_object_as_well() -> None:
@@ -53,6 +65,28 @@ def test_a_change_of_health_has_both_states() -> None:
     document = log_lines.as_json(event) or {}
     values = [document[name] for name in ("health", "before", "message")]
     assert values == ["Degraded", "Healthy", "unhealthy on node-1"]
+
+
+# `TEXT`, also without its secrets
+_SHOWN = re.compile(f"{re.escape(TEXT)}|{re.escape(redacted.words(TEXT))}")
+
+
+def texts(event: Event) -> Iterator[str]:
+    if line := log_lines.line(event):
+        yield f"log: {line}"
+    for kube in EventRecorder(STATE).kube_events(event):
+        yield f"kube: {kube.message}"
+    if notification := NotificationBuilder().handle(event, "git.example.com/fleet"):
+        yield f"notification: {notification.message}"
+
+
+def test_the_texts_of_every_event() -> None:
+    blocks = []
+    for kind in concrete():
+        every = {text for event in samples(kind) for text in texts(event)}
+        lines = {plain_text.line(_SHOWN.sub("TEXT", text)) for text in every}
+        blocks.append("\n  ".join([kind.__name__, *sorted(lines)]))
+    goldens.check(Path(__file__).parent / "goldens/texts.txt", "\n".join(blocks) + "\n")
 
 
 @pytest.mark.parametrize("least", log_lines.LEVELS)

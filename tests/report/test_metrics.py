@@ -20,6 +20,7 @@ from gitops_ds.core.health import (
 )
 from gitops_ds.core.objects import CommitId
 from gitops_ds.core.skip_reasons import Skipped, SkipReason
+from gitops_ds.core.values import replace
 from gitops_ds.notify.metrics import AGENTS, Metrics, MetricsSource
 
 COMMIT = CommitId("a" * 40)
@@ -46,7 +47,25 @@ def agent(name: str = "agent") -> AgentStatus:
         LOSSES,
         ROLLOUT,
         "",
+        {"cpu": 250},
     )
+
+
+# a value of each field that differs from that of `agent()`
+OTHER = AgentStatus(
+    "tracing",
+    "other",
+    True,
+    HealthState.HEALTHY,
+    "OutOfSync",
+    False,
+    CommitId("b" * 40),
+    NodeCounts(old=3),
+    (),
+    None,
+    "window",
+    {"memory": 64},
+)
 
 
 def scraped(*agents: AgentStatus) -> str:
@@ -106,6 +125,25 @@ def test_the_status_of_agents_is_exposed() -> None:
         'gitopsds_git_fetch_duration_seconds_count{result="failure"} 1.0',
     ):
         assert line in [_sorted(exposed) for exposed in lines], line
+
+
+def lines_of(one: AgentStatus) -> list[str]:
+    """Without the times at which counters were created."""
+    return [line for line in scraped(one).splitlines() if "_created" not in line]
+
+
+@pytest.mark.parametrize("field", AgentStatus.__struct_fields__)
+def test_each_value_of_an_agent_is_exported(field: str) -> None:
+    changed = replace(agent(), **{field: getattr(OTHER, field)})
+    assert lines_of(changed) != lines_of(agent()), (
+        f"no metric has {field}: add it to `_agents` in gitops_ds/notify/metrics.py, and a value "
+        "to OTHER"
+    )
+
+
+def test_no_value_of_an_agent_has_a_default() -> None:
+    """So that mypy names `status_line`, which must pass it."""
+    assert AgentStatus.__struct_defaults__ == (), "remove the default"
 
 
 def _sorted(line: str) -> str:

@@ -21,9 +21,9 @@ from gitops_ds.core.rollouts.rollout_policy import Revert
 from gitops_ds.core.rollouts.staged_rollout import Halt
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
 from gitops_ds.core.values import replace
+from gitops_ds.deploy.cause_finder import CauseFinder, CommitSource
 from gitops_ds.deploy.pipeline import prepare
 from gitops_ds.deploy.pipeline.prepare import Prepared
-from gitops_ds.deploy.template_causes import CauseFinder, CommitSource
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.kube.client.supervisor import ended
 from gitops_ds.rollouts.staging import git_template

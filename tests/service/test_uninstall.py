@@ -152,7 +152,7 @@ async def test_nodes_that_keep_the_startup_taint_are_named_with_the_command() ->
         for name in ("node-3", "node-1"):
             taints = [{"key": startup_taints.OWN.key, "effect": "NoSchedule"}]
             await cluster.patch(NODE, "", name, {"spec": {"taints": taints}})
-        found = await handover.look(cluster, "gitops-ds", "")
+        found = await handover.read(cluster, "gitops-ds", "")
         assert found.tainted == ("node-1", "node-3")
         command = "kubectl taint node node-1 node-3 gitops-ds.io/agents-not-ready-"
         assert found.taint_advice.endswith(command)

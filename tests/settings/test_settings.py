@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gitops_ds.core.errors import SettingsError
+from gitops_ds.service.git import git_auth
 from gitops_ds.service.settings import service
+from gitops_ds.service.settings.base import SettingsGroup
+from tests.docs.sources import PARSED, attributes
 
 
 @pytest.mark.parametrize(
@@ -90,3 +96,21 @@ def test_commits_of_the_service_are_signed_where_signatures_are_required() -> No
         service.parse({"repository": repository})
     signed = {**repository, "author": {"signingKeyFile": "key"}}
     assert service.parse({"repository": signed}).repositories[0].push
+
+
+def groups(of: type[SettingsGroup] = SettingsGroup) -> Iterator[type[SettingsGroup]]:
+    for group in of.__subclasses__():
+        yield group
+        yield from groups(group)
+
+
+@PARSED
+def test_each_key_is_read() -> None:
+    by_name = set(re.findall(r'\("(\w+_file)", ', inspect.getsource(git_auth)))
+    unread = {
+        f"{group.__name__}.{field}"
+        for group in groups()
+        for field in group.__struct_fields__
+        if field not in attributes("service", "cli") | by_name
+    }
+    assert unread == set(), "a key without effect: read it in its user"

@@ -103,9 +103,9 @@ async def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
                 == "pods are forbidden: exceeded quota: none, requested: pods=1, used: pods=0, "
                 "limited: pods=0"
             )
-            assert agent.health.tally.refused == 2
+            assert agent.health.node_counts.refused == 2
             await asyncio.sleep(agent_healths.STILL + 2 * reporter.REFUSALS_EVERY)
-            assert tracker.agents()[0].health.tally.refused == 0
+            assert tracker.agents()[0].health.node_counts.refused == 0
 
 
 async def test_events_are_not_listed_while_no_node_waits() -> None:
@@ -123,7 +123,7 @@ async def test_without_the_right_to_list_events_one_review_is_sent_and_no_list()
             await refuse(there, 1, uid)
             await asyncio.sleep(3600)
             assert (requests.listed, requests.reviewed) == (0, 1)
-            assert tracker.agents()[0].health.tally.refused == 0
+            assert tracker.agents()[0].health.node_counts.refused == 0
 
 
 async def test_a_failing_api_server_is_retried() -> None:
@@ -137,7 +137,7 @@ async def test_a_failing_api_server_is_retried() -> None:
     async with set_up(1) as there, begun(there, Failing(there)) as (tracker, uid):
         await refuse(there, 1, uid)
         await asyncio.sleep(6 * reporter.REFUSALS_EVERY)
-        assert tracker.agents()[0].health.tally.refused == 1
+        assert tracker.agents()[0].health.node_counts.refused == 1
 
 
 @pytest.mark.parametrize(

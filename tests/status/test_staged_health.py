@@ -27,11 +27,11 @@ def test_a_rollout_is_progressing_until_its_last_stage_is_passed(owned: bool) ->
     health = there.rounds(6)
     assert health.state is HealthState.PROGRESSING
     assert health.message == "canary 0/2, rest 0/8"
-    assert (health.tally.updated, health.tally.old) == (2, 8)
+    assert (health.node_counts.updated, health.node_counts.old) == (2, 8)
     assert {node.blame for node in health.nodes} == {Blame.UNKNOWN}
     health = there.rounds(200)
     assert health.state is HealthState.HEALTHY
-    assert health.tally.updated == 10
+    assert health.node_counts.updated == 10
     assert set(there.states) == {HealthState.PROGRESSING, HealthState.HEALTHY}
     before = there.states[: there.states.index(HealthState.HEALTHY)]
     assert len(before) * 5 > 60 + 10  # the soaks
@@ -107,7 +107,7 @@ def test_a_hold_is_in_the_message_and_never_a_failure() -> None:
     there.world.now += 10 * 86400.0 - 10
     health = there.look()
     assert health.state is HealthState.PROGRESSING
-    assert health.tally.old == 10
+    assert health.node_counts.old == 10
 
 
 def test_a_soak_longer_than_the_deadline_is_not_a_failure() -> None:
@@ -146,7 +146,7 @@ def test_a_parked_node_is_a_fault_of_the_node_and_the_rollout_continues_without_
     health = there.rounds(300)
     assert health.state is HealthState.DEGRADED
     assert [(node.node, node.blame) for node in health.nodes] == [("node-005", Blame.NODE)]
-    assert health.tally.node_fault == 1
+    assert health.node_counts.node_fault == 1
 
 
 def test_a_command_without_memory_sees_the_same() -> None:

@@ -24,9 +24,9 @@ from gitops_ds.core.rollouts.halted_rollout import (
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
 from gitops_ds.core.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.core.values import replace
+from gitops_ds.deploy.cause_finder import CauseFinder, CommitSource
 from gitops_ds.deploy.pipeline import prepare
 from gitops_ds.deploy.pipeline.prepare import Prepared
-from gitops_ds.deploy.template_causes import CauseFinder, CommitSource
 from gitops_ds.rollouts.staging import git_template
 from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.rollouts.revert_writer import NotNow, RevertWriter

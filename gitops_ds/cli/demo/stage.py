@@ -26,10 +26,10 @@ from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.startup_taints import OWN, StartupTaintPolicy
 from gitops_ds.deploy import loop as deployer_loop
 from gitops_ds.deploy import revision_selector, state_store
+from gitops_ds.deploy.cause_finder import CauseFinder, CommitSource
 from gitops_ds.deploy.pipeline import open_repository, prepare
 from gitops_ds.deploy.pipeline.prepare import Prepared
 from gitops_ds.deploy.target import DeployTarget
-from gitops_ds.deploy.template_causes import CauseFinder, CommitSource
 from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.rollouts.staging import git_template
 from gitops_ds.source.git import address, local_worktree, revision

@@ -45,7 +45,7 @@ async def drift(args: DriftArgs) -> int:
 
     repository = args.repository_ref()
     target = planning.ApplyTarget(args.cluster, args.namespace, args.connection())
-    drifts = await drift_commit.look(repository, target)
+    drifts = await drift_commit.read(repository, target)
     if args.name:
         name = agents.name_of(args.name)
         drifts = {

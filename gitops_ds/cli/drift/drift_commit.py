@@ -22,7 +22,7 @@ from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.source.render import bundle as rendering
 
 
-async def look(named: open_repository.RepositoryRef, target: ApplyTarget) -> Mapping[Key, Drifted]:
+async def read(named: open_repository.RepositoryRef, target: ApplyTarget) -> Mapping[Key, Drifted]:
     """The drift since the last apply, by object, compared with the branch's tip, without writes."""
     snapshot = await open_repository.snapshot(named, None, committed=True)
     request = planning.PlanRequest(named, snapshot, target, ApplyOptions(is_shown_only=True))

@@ -13,7 +13,7 @@ from gitops_ds.cli.output import table
 from gitops_ds.cli.parameters import candidates, formats, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.cli.events.event_list import Happening
+    from gitops_ds.cli.events.event_list import ListedEvent
     from gitops_ds.kube.apimachinery import jsonpath
 
 # the fields of Events in field selectors of Kubernetes, as far as `event_list` has them
@@ -74,11 +74,11 @@ async def _events(args: EventsArgs) -> int:
 
     async with args.open_cluster() as cluster:
         read = await event_list.read(cluster, args.state_namespace)
-    happenings = list_options.in_order(_selected(args, read), args.sort_by, event_list.as_json)
-    if args.output.is_table and not happenings:
+    listed = list_options.in_order(_selected(args, read), args.sort_by, event_list.as_json)
+    if args.output.is_table and not listed:
         click.echo("No events found; a cluster keeps them for an hour.")
         return 0
-    _show(args, happenings, headers=not args.no_headers)
+    _show(args, listed, headers=not args.no_headers)
     return 0
 
 
@@ -87,66 +87,66 @@ async def _watch(args: EventsArgs) -> int:
 
     headers = not args.no_headers
 
-    def show(happenings: list[Happening]) -> None:
+    def show(listed: list[ListedEvent]) -> None:
         nonlocal headers
-        chosen = _selected(args, happenings)
+        chosen = _selected(args, listed)
         if args.output.is_table and (chosen or headers):
             _show(args, chosen, headers=headers)
             headers = False
         elif not args.output.is_table:
-            for happening in chosen:
-                formats.write(args.output, event_list.as_json(happening), [_name(happening)])
+            for event in chosen:
+                formats.write(args.output, event_list.as_json(event), [_name(event)])
 
     async with args.open_cluster() as cluster:
         await event_list.follow(cluster, args.state_namespace, show, options.say)
     return 0
 
 
-def _selected(args: EventsArgs, happenings: Sequence[Happening]) -> list[Happening]:
+def _selected(args: EventsArgs, listed: Sequence[ListedEvent]) -> list[ListedEvent]:
     from gitops_ds.cli.events import event_list
     from gitops_ds.status import agents
 
-    def meets(happening: Happening) -> bool:
+    def meets(event: ListedEvent) -> bool:
         return all(
-            (event_list.field_of(happening, term.field) == term.value) is term.equal
+            (event_list.field_of(event, term.field) == term.value) is term.equal
             for term in args.field_selector
         )
 
     return [
-        happening
-        for happening in happenings
-        if (not args.name or happening.key.name == agents.name_of(args.name))
-        and args.chosen_namespace in ("", happening.key.namespace)
-        and (happening.warning or not args.warnings)
-        and meets(happening)
+        event
+        for event in listed
+        if (not args.name or event.key.name == agents.name_of(args.name))
+        and args.chosen_namespace in ("", event.key.namespace)
+        and (event.warning or not args.warnings)
+        and meets(event)
     ]
 
 
-def _name(happening: Happening) -> str:
-    return f"event/{happening.name}"
+def _name(event: ListedEvent) -> str:
+    return f"event/{event.name}"
 
 
-def _show(args: EventsArgs, happenings: Sequence[Happening], *, headers: bool) -> None:
+def _show(args: EventsArgs, listed: Sequence[ListedEvent], *, headers: bool) -> None:
     from gitops_ds.cli.events import event_list
     from gitops_ds.kube.apimachinery import timestamps
 
     if not args.output.is_table:
-        items = [event_list.as_json(happening) for happening in happenings]
+        items = [event_list.as_json(event) for event in listed]
         document = formats.document("EventList", items=items)
-        formats.write(args.output, document, [_name(happening) for happening in happenings])
+        formats.write(args.output, document, [_name(event) for event in listed])
         return
     now, wide = time.time(), args.output.is_wide
     rows = [
         [
-            timestamps.elapsed(now - happening.last),
-            happening.type,
-            happening.reason,
-            str(happening.key),
-            str(happening.count),
-            " ".join(happening.message.split()),
-            *((happening.speaker, happening.name) if wide else ()),
+            timestamps.elapsed(now - event.last),
+            event.type,
+            event.reason,
+            str(event.key),
+            str(event.count),
+            " ".join(event.message.split()),
+            *((event.source, event.name) if wide else ()),
         ]
-        for happening in happenings
+        for event in listed
     ]
     head = [*HEAD, "SOURCE", "NAME"] if wide else HEAD
     click.echo(table.columns(head, rows, headers=headers), nl=False)

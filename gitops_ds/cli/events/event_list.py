@@ -18,13 +18,13 @@ from gitops_ds.core.errors import Expired
 from gitops_ds.core.objects import EVENT, Body, Key, group_of
 from gitops_ds.kube.apimachinery import timestamps
 from gitops_ds.kube.client import informer
-from gitops_ds.service import event_recorder
+from gitops_ds.service import kube_event_writer
 from gitops_ds.status import agents
 
-_SPEAKERS = frozenset((event_recorder.COMPONENT, event_recorder.CONTROLLER))
+_SOURCES = frozenset((kube_event_writer.COMPONENT, kube_event_writer.CONTROLLER))
 
 
-class Happening(msgspec.Struct, frozen=True):
+class ListedEvent(msgspec.Struct, frozen=True):
     """One event: its last time (seconds since 1970), object, source and count. `name` is the name
     of the Event.
     """
@@ -35,7 +35,7 @@ class Happening(msgspec.Struct, frozen=True):
     message: str
     warning: bool
     count: int
-    speaker: str
+    source: str
     name: str = ""
 
     @property
@@ -44,24 +44,24 @@ class Happening(msgspec.Struct, frozen=True):
         return "Warning" if self.warning else "Normal"
 
 
-async def read(cluster: ClusterReader, state_namespace: str) -> list[Happening]:
+async def read(cluster: ClusterReader, state_namespace: str) -> list[ListedEvent]:
     """Events of DaemonSets, from any source, and those on the service's own objects; newest last.
     Raises ClusterError.
     """
-    happenings = [_happening(body) for body in (await cluster.list(EVENT)).items]
-    ours = (happening for happening in happenings if _is_shown(happening, state_namespace))
-    return sorted(ours, key=lambda happening: (happening.last, happening.key, happening.reason))
+    listed = [_event_of(body) for body in (await cluster.list(EVENT)).items]
+    ours = (event for event in listed if _is_shown(event, state_namespace))
+    return sorted(ours, key=lambda event: (event.last, event.key, event.reason))
 
 
-def _is_shown(happening: Happening, state_namespace: str) -> bool:
-    ours = happening.key.namespace == state_namespace and happening.speaker in _SPEAKERS
-    return happening.key.is_daemonset or ours
+def _is_shown(event: ListedEvent, state_namespace: str) -> bool:
+    ours = event.key.namespace == state_namespace and event.source in _SOURCES
+    return event.key.is_daemonset or ours
 
 
 async def follow(
     cluster: ClusterReader,
     state_namespace: str,
-    show: Callable[[list[Happening]], None],
+    show: Callable[[list[ListedEvent]], None],
     say: Callable[[str], None],
 ) -> None:
     """Shows the events as `read`, then each new or repeated one, until cancelled. `say` receives
@@ -87,16 +87,10 @@ async def follow(
                 return
             case _:
                 return
-        happenings = [
-            shown for shown in map(_happening, bodies) if _is_shown(shown, state_namespace)
-        ]
-        new = [
-            happening
-            for happening in happenings
-            if counts.get((happening.key, happening.name)) != happening.count
-        ]
-        counts.update({(happening.key, happening.name): happening.count for happening in new})
-        show(sorted(new, key=lambda happening: (happening.last, happening.key, happening.reason)))
+        listed = [shown for shown in map(_event_of, bodies) if _is_shown(shown, state_namespace)]
+        new = [event for event in listed if counts.get((event.key, event.name)) != event.count]
+        counts.update({(event.key, event.name): event.count for event in new})
+        show(sorted(new, key=lambda event: (event.last, event.key, event.reason)))
 
     watch = asyncio.create_task(
         informer.run(cluster, EVENT, Selection(), receive, random=random.random)
@@ -108,52 +102,52 @@ async def follow(
         await asyncio.gather(watch, return_exceptions=True)
 
 
-def field_of(happening: Happening, name: str) -> str:
+def field_of(event: ListedEvent, name: str) -> str:
     """The value of a field that a field selector names."""
     match name:
         case "type":
-            return happening.type
+            return event.type
         case "reason":
-            return happening.reason
+            return event.reason
         case "source" | "reportingComponent":
-            return happening.speaker
+            return event.source
         case "metadata.name":
-            return happening.name
+            return event.name
         case "metadata.namespace" | "involvedObject.namespace":
-            return happening.key.namespace
+            return event.key.namespace
         case "involvedObject.kind":
-            return happening.key.kind
+            return event.key.kind
         case "involvedObject.name":
-            return happening.key.name
+            return event.key.name
         case _:
             raise ValueError(name)
 
 
-def as_json(happening: Happening) -> dict[str, Any]:
+def as_json(event: ListedEvent) -> dict[str, Any]:
     """One item of our EventList."""
     about = {
-        "group": happening.key.group,
-        "kind": happening.key.kind,
-        "namespace": happening.key.namespace,
-        "name": happening.key.name,
+        "group": event.key.group,
+        "kind": event.key.kind,
+        "namespace": event.key.namespace,
+        "name": event.key.name,
     }
-    last = agents.when(datetime.fromtimestamp(happening.last, UTC))
+    last = agents.when(datetime.fromtimestamp(event.last, UTC))
     fields = {
-        "type": happening.type,
-        "reason": happening.reason,
-        "message": happening.message,
-        "count": happening.count,
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message,
+        "count": event.count,
     }
     return {
-        "name": happening.name,
+        "name": event.name,
         "lastSeen": last,
         **fields,
         "object": about,
-        "source": happening.speaker,
+        "source": event.source,
     }
 
 
-def _happening(body: Body) -> Happening:
+def _event_of(body: Body) -> ListedEvent:
     about = body.get("involvedObject") or {}
     series, metadata = body.get("series") or {}, body.get("metadata") or {}
     moments = (
@@ -170,7 +164,7 @@ def _happening(body: Body) -> Happening:
         ),
         0.0,
     )
-    return Happening(
+    return ListedEvent(
         last=last,
         key=Key(
             group_of(about),
@@ -182,7 +176,7 @@ def _happening(body: Body) -> Happening:
         message=str(body.get("message") or body.get("note") or ""),
         warning=body.get("type") == "Warning",
         count=int(series.get("count") or body.get("count") or 1),
-        speaker=str(
+        source=str(
             (body.get("source") or {}).get("component") or body.get("reportingComponent") or ""
         ),
         name=str(metadata.get("name") or ""),

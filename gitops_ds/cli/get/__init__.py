@@ -104,7 +104,7 @@ async def _all_clusters(args: GetArgs) -> int:
     repository, trust = open_repository.named(args.directory, args.path), all_clusters.NO_TRUST
     if args.settings:
         trust = all_clusters.trust_in(args.settings, repository)
-    cluster_rows = await all_clusters.look(repository, trust)
+    cluster_rows = await all_clusters.read(repository, trust)
     rows = list_options.in_order(cluster_rows, args.sort_by, cluster_reports.as_json)
     if not args.output.is_table:
         items = [cluster_reports.as_json(row) for row in rows]

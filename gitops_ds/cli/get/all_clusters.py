@@ -34,7 +34,7 @@ def trust_in(file: str, repository: RepositoryRef) -> Trust:
     return git_auth.trust_of((matches or repositories)[0])
 
 
-async def look(repository: RepositoryRef, trust: Trust = NO_TRUST) -> tuple[ClusterRow, ...]:
+async def read(repository: RepositoryRef, trust: Trust = NO_TRUST) -> tuple[ClusterRow, ...]:
     """The clusters of the default branch, by wave and name.
 
     Without keys every row is unverified if a report is signed, because a service with keys would

@@ -21,6 +21,9 @@ _STATE = re.compile(rf"(?:(?<=   )|^)(?:{'|'.join(_COLOURS)})(?=   |:|$)", re.MU
 def columns(head: Sequence[str], rows: Iterable[Sequence[str]], *, headers: bool = True) -> str:
     """The table as text, with a line break at its end; an empty cell is `<none>`."""
     lines = [list(head), *([plain_text.line(cell) or "<none>" for cell in row] for row in rows)]
+    for cells in lines:
+        if len(cells) != len(head):
+            raise ValueError(f"{len(cells)} cells below {len(head)} columns: {', '.join(head)}")
     widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
     return "".join(
         "   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

@@ -9,8 +9,8 @@ from gitops_ds.core import errors
 from gitops_ds.core.objects import CommitId
 from gitops_ds.core.rollouts.halted_rollout import BranchCommit
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
+from gitops_ds.deploy.cause_finder import CauseFinder, CommitSource
 from gitops_ds.deploy.pipeline import open_repository
-from gitops_ds.deploy.template_causes import CauseFinder, CommitSource
 from gitops_ds.rollouts.staging import git_template
 from gitops_ds.source.git.repository import Repository
 from gitops_ds.source.render import bundle as rendering

@@ -42,7 +42,7 @@ def found(
     agents: Sequence[Agent], kind: str, name: str, namespace: str
 ) -> list[tuple[Agent, dict[str, Any]]]:
     """The pods of a target, each with its agent, by agent and node: entries of
-    `fleet.agent_json.nodes`. Raises NotFound without any.
+    `status.agent_json.nodes`. Raises NotFound without any.
     """
     where = {"pod": "pod", "node": "node", "commit": "commit"}
     if kind == "ds":

@@ -43,10 +43,10 @@ async def uninstall(args: UninstallArgs) -> int:
     namespace = args.state_namespace
     if args.dry_run:
         async with args.open_cluster() as reader:
-            _show(args, await handover.look(reader, namespace, args.owner), handed_back=0)
+            _show(args, await handover.read(reader, namespace, args.owner), handed_back=0)
         return 0
     async with args.open_for_writes() as cluster:
-        what = await handover.look(cluster, namespace, args.owner)
+        what = await handover.read(cluster, namespace, args.owner)
         if len(what.owners) > 1 and not args.all_owners:
             owners = ", ".join(sorted(what.owners))
             raise click.UsageError(

@@ -69,7 +69,7 @@ class Handover(msgspec.Struct, frozen=True):
         )
 
 
-async def look(cluster: ClusterReader, namespace: str, owner: str) -> Handover:
+async def read(cluster: ClusterReader, namespace: str, owner: str) -> Handover:
     """All owners with a state in the namespace, or a single one, found by its label if its state is
     gone.
 

@@ -40,12 +40,12 @@ class Connection(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def fenced(
-    connection: Connection, fence: Fence, tally: RequestCounter, *, brief_replies: bool
+    connection: Connection, fence: Fence, counter: RequestCounter, *, brief_replies: bool
 ) -> AsyncIterator[tuple[Cluster, Cluster]]:
     """The cluster of the service behind a fence, and the same one without a fence and with separate
     connections: for the lease, and for messages to the leader.
 
-    `tally` counts the requests of the first, and `brief_replies` is for its writes of pods.
+    `counter` counts the requests of the first, and `brief_replies` is for its writes of pods.
     """
     from gitops_ds import __version__
     from gitops_ds.kube.client import config, rest
@@ -56,7 +56,7 @@ async def fenced(
             access,
             f"gitops-ds/{__version__}",
             fence=fence,
-            tally=tally,
+            counter=counter,
             brief_replies=brief_replies,
         ) as cluster,
         rest.HttpCluster(access, f"gitops-ds/{__version__} leader-election") as free,

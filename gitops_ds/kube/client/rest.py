@@ -58,16 +58,16 @@ class HttpReader:
         user_agent: str = "gitops-ds",
         *,
         fence: Fence | None = None,
-        tally: RequestCounter | None = None,
+        counter: RequestCounter | None = None,
     ) -> None:
         """Sends nothing yet. Access reviews, dry runs and the writes of a subclass pass the fence,
         and raise NotLeading as well: the first two persist nothing, but they run admission webhooks
-        for a decision that only the leader makes. `tally` counts the requests.
+        for a decision that only the leader makes. `counter` counts the requests.
         """
         self._who = access.who
         self._fence = fence
         guard = fence.check if fence else lambda: None
-        self._transport = Transport(access, user_agent, guard, tally or RequestCounter())
+        self._transport = Transport(access, user_agent, guard, counter or RequestCounter())
         self._resources: Mapping[tuple[str, str], Resource] | None = None
         self._acting: Sequence[tuple[str, str]] = ()
         self._bodies = BodyCache()
@@ -89,7 +89,7 @@ class HttpReader:
     @property
     def requests(self) -> int:
         """The number of requests so far, watches and impersonated requests included."""
-        return self._transport.tally.sent
+        return self._transport.counter.sent
 
     def acting_as(self, who: Identity) -> Self:
         """The same connections, with impersonation headers."""
@@ -290,13 +290,13 @@ class HttpCluster(HttpReader):
         user_agent: str = "gitops-ds",
         *,
         fence: Fence | None = None,
-        tally: RequestCounter | None = None,
+        counter: RequestCounter | None = None,
         brief_replies: bool = False,
     ) -> None:
         """As that of a reader. `brief_replies`: the reply to a write of a pod has only the fields
         of a `Selection` that is brief.
         """
-        super().__init__(access, user_agent, fence=fence, tally=tally)
+        super().__init__(access, user_agent, fence=fence, counter=counter)
         self._replies = Selection(brief=brief_replies)
 
     async def create(self, resource: Resource, body: Body) -> Body:

@@ -134,12 +134,12 @@ class Transport:
         access: ClientConfig,
         user_agent: str,
         guard: Callable[[], None],
-        tally: RequestCounter,
+        counter: RequestCounter,
     ) -> None:
-        """Opens nothing yet. `guard` is called right before a write is sent, and may raise; `tally`
-        counts the requests.
+        """Opens nothing yet. `guard` is called right before a write is sent, and may raise;
+        `counter` counts the requests.
         """
-        self.tally = tally
+        self.counter = counter
         self._access = access
         self._user_agent = user_agent
         self._guard = guard
@@ -240,8 +240,8 @@ class Transport:
         if session is None:
             raise errors.ClusterError("the connection to the cluster is not open")
         await self._throttle.wait()
-        self.tally.sent += 1
-        clock = self.tally.clock
+        self.counter.sent += 1
+        clock = self.counter.clock
         sent = clock.sent() if clock else 0.0
         headers = [*{"Content-Type": "application/json", **request.headers}.items(), *acting]
         if authorization:
@@ -261,10 +261,10 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             if isinstance(error.__cause__, errors.ClusterError):  # of the guard
                 raise error.__cause__ from None
-            self.tally.answered[request.method, ""] += 1
+            self.counter.answered[request.method, ""] += 1
             self._throttle.failed()
             raise self.unreachable(error) from error
-        self.tally.answered[request.method, str(reply.status)] += 1
+        self.counter.answered[request.method, str(reply.status)] += 1
         if reply.status in _NO_BACKEND:
             self._throttle.failed()
         else:

@@ -103,7 +103,7 @@ def follow(
         )
     if now.open and view.done:
         now = replace(now, open=False)
-        events.append(RolloutCompleted(*whose, health.tally.updated, seen.now - now.began))
+        events.append(RolloutCompleted(*whose, health.node_counts.updated, seen.now - now.began))
     elif now.open and health.state is HealthState.FAILED and not now.failed:
         now = replace(now, failed=True)
         halted = staged is not None and staged.halt is not None
@@ -134,7 +134,11 @@ def current_revision(seen: Observation) -> Revision | None:
 
 def _is_done(health: Health) -> bool:
     """Whether the current template runs on every healthy node."""
-    tally = health.tally
+    node_counts = health.node_counts
     return not (
-        tally.starting or tally.old or tally.parked or tally.template_fault or tally.refused
-    ) and bool(tally.updated)
+        node_counts.starting
+        or node_counts.old
+        or node_counts.parked
+        or node_counts.template_fault
+        or node_counts.refused
+    ) and bool(node_counts.updated)

@@ -25,7 +25,7 @@ from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.deploy.target import DeployTarget
 from gitops_ds.kube.client.supervisor import Supervisor, ended
 from gitops_ds.notify.kube_events import InvolvedObject
-from gitops_ds.service import event_recorder, runnable
+from gitops_ds.service import kube_event_writer, runnable
 from gitops_ds.service.deployer_context import DeployerContext
 from gitops_ds.service.git import git_auth, git_schedule, git_source
 from gitops_ds.service.git.git_schedule import PollInterval
@@ -207,7 +207,9 @@ class GitDeployer(runnable.DeployerPart):
             state_store.config_map_name(id),
         )
         origin = EventOrigin(id, open_repository.title(self._address, settings.path))
-        async with event_recorder.deployed(context.cluster, state, context.events, origin) as emit:
+        async with kube_event_writer.of_deployer(
+            context.cluster, state, context.events, origin
+        ) as emit:
             timing = deployer_loop.LoopTiming(settings.retry_interval, context.clock, random.random)
             options = context.service.apply_options_of(settings)
             loop = deployer_loop.Loop(source.revisions(), target, options, emit, timing)

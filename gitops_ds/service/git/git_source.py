@@ -16,10 +16,10 @@ from gitops_ds.core.sources.signatures import Mode, Unverified, Verified
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import revision_selector
+from gitops_ds.deploy.cause_finder import CauseFinder, CommitSource
 from gitops_ds.deploy.owner_identity import OwnerKey
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.deploy.pipeline.prepare import Prepared
-from gitops_ds.deploy.template_causes import CauseFinder, CommitSource
 from gitops_ds.deploy.wave_gate import WaveSource
 from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
 from gitops_ds.service import prepare_process

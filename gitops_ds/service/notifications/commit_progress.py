@@ -271,8 +271,8 @@ def _stage(
     if failed := next((agent for agent in own if agent.health.state is HealthState.FAILED), None):
         return CommitStage(StageKind.FAILED, words=f"{_name(failed)}: {failed.health.message}")
     done, all = (
-        sum(agent.health.tally.updated for agent in own),
-        sum(sum(msgspec.structs.astuple(agent.health.tally)) for agent in own),
+        sum(agent.health.node_counts.updated for agent in own),
+        sum(sum(msgspec.structs.astuple(agent.health.node_counts)) for agent in own),
     )
     if unseen or not cluster_reports.all_well(own):
         return CommitStage(

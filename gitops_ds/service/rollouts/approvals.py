@@ -1,6 +1,6 @@
 """Writes the approvals of stages onto their target revisions, from signed commits and reviews.
 
-`plan.rollouts.applied_rollouts` decides whether a stage is approved. Git and the forge are read
+`rollouts.staging.applied_rollouts` decides whether a stage is approved. Git and the forge are read
 only while a stage waits, so a later withdrawal of an approval does not close a stage. An approval
 in the annotation that this process did not derive is derived again, or removed.
 

@@ -1,7 +1,7 @@
 """The reports of clusters in Git, while a cluster of the repository waits for another: that of this
 cluster is published, those of the others are read, for the page once a minute.
 
-`fleet.cluster_reports` decides the content of a report and when it is due. A failed push is
+`status.cluster_reports` decides the content of a report and when it is due. A failed push is
 repeated with back-off; later clusters wait meanwhile. A report that is read is verified if
 signatures are required.
 """

@@ -1,9 +1,9 @@
 """Writes reverts to Git after halted rollouts: a revert commit on the followed branch, or a pull
 request with it.
 
-`plan.rollouts.rollout_reverts` decides what is reverted. The revert is rendered before the push: it
-must restore the template before, and is only proposed if it changes more than it should. A failed
-attempt is repeated with back-off; the rollout stays halted meanwhile.
+`rollouts.staging.rollout_reverts` decides what is reverted. The revert is rendered before the push:
+it must restore the template before, and is only proposed if it changes more than it should. A
+failed attempt is repeated with back-off; the rollout stays halted meanwhile.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from gitops_ds.core.rate_limits import Backoff
 from gitops_ds.core.rollouts.halted_rollout import HaltedRollout, RolloutIdentity
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
 from gitops_ds.core.values import replace
+from gitops_ds.deploy.cause_finder import CauseFinder
 from gitops_ds.deploy.pipeline.prepare import Prepared
-from gitops_ds.deploy.template_causes import CauseFinder
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import NewPullRequest
 from gitops_ds.forges.forge_access import ForgeAccess

@@ -25,7 +25,7 @@ _URGENCY = (
     HealthState.SUSPENDED,
     HealthState.HEALTHY,
 )
-_SORTS: Mapping[str, Any] = {
+SORTS: Mapping[str, Any] = {
     "name": lambda row: (row.key.name, row.key.namespace),
     "namespace": lambda row: (row.key.namespace, row.key.name),
     "health": lambda row: (_URGENCY.index(row.health.state), row.key.name),
@@ -53,13 +53,13 @@ def overview(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
     everything = [row(agent) for agent in view.agents()]
     query, only = parameters.get("q", ""), parameters.get("health", "")
     sort, down = parameters.get("sort", "health"), parameters.get("down") == "1"
-    sort = sort if sort in _SORTS else "health"
+    sort = sort if sort in SORTS else "health"
     shown = [
         agent_row
         for agent_row in everything
         if only in ("", agent_row.health.state) and _meets(agent_row, query)
     ]
-    shown.sort(key=_SORTS[sort], reverse=down)
+    shown.sort(key=SORTS[sort], reverse=down)
     return {
         "tab": "Agents",
         "sections": _sections(shown, [source(status) for status in view.sources()]),
@@ -120,7 +120,7 @@ class Tile(msgspec.Struct, frozen=True):
 def wall(view: View, pages: Pages) -> dict[str, Any]:
     """The overview for a wall: a tile for each agent, failing ones first."""
     agents = {agent.key: agent for agent in view.agents()}
-    rows = sorted(map(row, agents.values()), key=_SORTS["health"])
+    rows = sorted(map(row, agents.values()), key=SORTS["health"])
     room = sum(agent_row.counts.desired for agent_row in rows) <= _SQUARES
     columns = _columns(len(rows))
     tiles = []

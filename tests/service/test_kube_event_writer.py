@@ -22,7 +22,7 @@ from gitops_ds.core.rollouts.staged_rollout import Halt
 from gitops_ds.core.skip_reasons import Skipped, SkipReason
 from gitops_ds.notify import kube_events
 from gitops_ds.notify.kube_events import EventCorrelator, InvolvedObject, KubeEvent
-from gitops_ds.service.event_recorder import COMPONENT, CONTROLLER, KubeEventWriter
+from gitops_ds.service.kube_event_writer import COMPONENT, CONTROLLER, KubeEventWriter
 from gitops_ds.source import rules
 from gitops_ds.testing import simulator
 from tests.simulator import setup

@@ -61,18 +61,24 @@ def test_every_node_is_counted_once_and_every_problem_has_one_entry(
     if seen.daemonset.deleting or seen.daemonset.selector is None:
         return
     eligible = fault_attribution.judge(decide.layout(seen), FaultScope(600.0, refused)).eligible
-    counted = structs.asdict(judged.tally)
+    counted = structs.asdict(judged.node_counts)
     assert min(counted.values()) >= 0
     assert sum(counted.values()) == eligible
     names = [node.node for node in judged.nodes]
-    assert len(names) == len(set(names)) == eligible - judged.tally.updated
+    assert len(names) == len(set(names)) == eligible - judged.node_counts.updated
     assert names == sorted(names)
     blames = Counter(node.blame for node in judged.nodes)
-    tally = judged.tally
-    assert (tally.template_fault, tally.node_fault) == (blames[Blame.TEMPLATE], blames[Blame.NODE])
-    assert (tally.refused, tally.parked) == (blames[Blame.CLUSTER], blames[Blame.DESIGN])
+    node_counts = judged.node_counts
+    assert (node_counts.template_fault, node_counts.node_fault) == (
+        blames[Blame.TEMPLATE],
+        blames[Blame.NODE],
+    )
+    assert (node_counts.refused, node_counts.parked) == (
+        blames[Blame.CLUSTER],
+        blames[Blame.DESIGN],
+    )
     if not refused:
-        assert tally.refused == 0
+        assert node_counts.refused == 0
 
 
 @given(world=troubled())

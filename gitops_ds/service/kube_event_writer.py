@@ -55,7 +55,7 @@ async def recorded(cluster: Cluster, emit: Emit, *, of_pods: bool) -> AsyncItera
 
 
 @contextlib.asynccontextmanager
-async def deployed(
+async def of_deployer(
     cluster: Cluster, state: InvolvedObject, events: EventBus, origin: EventOrigin
 ) -> AsyncIterator[Emit]:
     """The `emit` of a deployer, whose Kubernetes events are written in the context."""
