@@ -1,5 +1,6 @@
-"""docs/architecture.md draws the layers that import-linter holds and names nouns that exist; no
-module imports itself through others, a class name belongs to one class, and modules are short.
+"""docs/architecture.md draws the layers that import-linter holds, docs/internals.md names nouns that
+exist; no module imports itself through others, a class name belongs to one class, and modules are
+short.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.docs.pages import ROOT
 from tests.docs.sources import PARSED, texts, trees
 
 PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+INTERNALS = (ROOT / "docs/internals.md").read_text(encoding="utf-8")
 
 
 def imported(name: str) -> Iterator[str]:
@@ -61,7 +63,7 @@ def test_the_picture_shows_the_layers_that_are_enforced() -> None:
 
 
 def nouns() -> list[tuple[str, str]]:
-    rows = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|", INTERNALS, re.MULTILINE)
     return [(noun, f"gitops_ds.{module}") for noun, module in rows]
 
 
@@ -71,7 +73,7 @@ def test_each_noun_of_the_glossary_exists(noun: str, module: str) -> None:
 
 
 @PARSED
-@pytest.mark.parametrize("page", ["architecture", "performance"])
+@pytest.mark.parametrize("page", ["internals", "performance"])
 def test_each_module_that_a_page_names_exists(page: str) -> None:
     packages = "|".join(sorted({name.split(".")[1] for name in trees() if name.count(".") > 1}))
     text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
@@ -122,7 +124,9 @@ def test_a_class_name_belongs_to_one_class() -> None:
 
 @PARSED
 def test_each_back_off_has_its_row() -> None:
-    rows = re.findall(r"^\| `([\w.]+)` \| .* \| ([\d.]+) s \| (?:([\d.]+) s|none) \|$", PAGE, re.M)
+    rows = re.findall(
+        r"^\| `([\w.]+)` \| .* \| ([\d.]+) s \| (?:([\d.]+) s|none) \|$", INTERNALS, re.M
+    )
     listed = sorted((f"gitops_ds.{name}", float(a), float(b or math.inf)) for name, a, b in rows)
     users = [
         name
@@ -136,7 +140,7 @@ def test_each_back_off_has_its_row() -> None:
         for value in vars(importlib.import_module(name)).values()
         if isinstance(value, Backoff)
     )
-    assert listed == backoffs, "change the table of docs/architecture.md"
+    assert listed == backoffs, "change the table of docs/internals.md"
 
 
 def spelled(tree: ast.Module) -> Iterator[str]:
