@@ -12,6 +12,7 @@ import hashlib
 import math
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final
 
 from gitops_ds.yaml import scalars
@@ -26,9 +27,10 @@ _READ_AT_MOST: Final = 20_000
 
 _COMMENT: Final = r"#[\t\x20-\x7e]*"
 KEY: Final = r"[A-Za-z_][A-Za-z0-9./_-]*"
-# Starts and ends with characters that exclude other syntax, and contains neither ": " nor " #".
+# Starts and ends with characters that exclude other syntax, and contains neither ": " nor " #". No
+# character of the possessive part (`++`) can begin what may follow it.
 _BARE: Final = (
-    r"(?:(?:--?|\.)?[A-Za-z0-9]|[$(/_~])(?:[!$%&()*+,\-./0-9;<=>?@A-Z^_a-z|~]|:(?=[^ ])|(?<=[^ "
+    r"(?:(?:--?|\.)?[A-Za-z0-9]|[$(/_~])(?:[!$%&()*+,\-./0-9;<=>?@A-Z^_a-z|~]++|:(?=[^ ])|(?<=[^ "
     r"])#| +(?=[^ #]))*"
 )
 _QUOTED: Final = r"\"[\x20\x21\x23-\x5b\x5d-\x7e]*\"|'[\x20-\x26\x28-\x7e]*'"
@@ -50,6 +52,8 @@ _NEW: Final = "---"
 Line = tuple[int, bool, int, str | None, bool, Any]
 BLANK: Final[Line] = (-1, False, 0, None, False, None)
 _SEEN: Final[dict[str, Line]] = {}
+# The first four parts of the lines with a key, by their text before the colon.
+_KEYS_SEEN: Final[dict[str, tuple[int, bool, int, str]]] = {}
 # The digests of files of this syntax: the file is not parsed again for the place of a finding.
 _READ: Final[set[bytes]] = set()
 
@@ -192,6 +196,9 @@ def _document(lines: list[Line]) -> dict[str, Any]:
 
 
 def _line(text: str) -> Line:
+    head, _, rest = text.partition(": ")
+    if (known := _KEYS_SEEN.get(head)) and rest and rest[0] not in " #":
+        return *known, True, _value(rest)
     if _NOTHING.match(text):
         return BLANK
     parts = LINE.match(text)
@@ -206,11 +213,14 @@ def _line(text: str) -> Line:
     if scalars.key(key) != key:
         raise _Unsure
     inner = column + len(dash or "")
+    if len(_KEYS_SEEN) < _SEEN_AT_MOST:
+        _KEYS_SEEN[text[: parts.end(3)]] = column, is_item, inner, key
     if _NOTHING.match(rest):
         return column, is_item, inner, key, False, None
     return column, is_item, inner, key, True, _value(rest)
 
 
+@lru_cache(256)  # the lines of an object have the same name
 def _value(text: str) -> Any:
     if text[:1] == "|":
         style = text.rstrip(" ")
