@@ -91,36 +91,32 @@ def reads(data: bytes) -> bool:
 
 
 def _documents(data: bytes) -> list[tuple[int, list[Line]]]:
-    """The number and the lines of each non-empty document."""
+    """The number of each non-empty document, and its lines that are not blank."""
     result: list[tuple[int, list[Line]]] = []
     lines: list[Line] = []
-    begun, number, is_empty = False, 0, True
+    begun, number, end = False, 0, 0
     texts = data.decode("ascii").split("\n")
-    at = 0
-    while at < len(texts):
-        text = texts[at]
-        at += 1
+    for at, text in enumerate(texts, 1):
+        if at <= end:  # in a literal block scalar
+            continue
         line = _SEEN.get(text)
         if line is None:
             if text == _NEW:
-                if not is_empty:
+                if lines:
                     result.append((number, lines))
-                number += begun
-                begun, lines, is_empty = True, [], True
+                number += begun or bool(lines)
+                begun, lines = True, []
                 continue
             line = _line(text)
             if len(_SEEN) < _SEEN_AT_MOST and len(text) <= _LONGEST:
                 _SEEN[text] = line
-        if line is not BLANK:
-            begun, is_empty = True, False
+        if line is BLANK:
+            continue
         if type(line[5]) is _Literal:
             end, value = _literal(line, texts, at)
-            lines.append((*line[:5], value))
-            lines += [BLANK] * (end - at)
-            at = end
-        else:
-            lines.append(line)
-    if not is_empty:
+            line = (*line[:5], value)
+        lines.append(line)
+    if lines:
         result.append((number, lines))
     return result
 
@@ -157,8 +153,6 @@ def _document(lines: list[Line]) -> dict[str, Any]:
     around: list[tuple[int, Any, bool]] = []  # its parents
     for column, dash, inner, key, has_value, value in lines:
         if column < at:
-            if column < 0:  # BLANK
-                continue
             waiting = None
             while column < at:  # ends: the outermost is at column 0
                 at, box, is_list = around.pop()
