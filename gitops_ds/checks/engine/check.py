@@ -24,7 +24,7 @@ from gitops_ds.yaml.provenance import lookup
 
 SETTINGS = "gitops-ds.yaml"
 # The number of objects that are checked together.
-_TOGETHER = 64
+TOGETHER = 64
 
 
 def check(
@@ -80,8 +80,8 @@ def _violations(
     File by file: the caller may prepare the later ones in parallel.
     """
     by_file = sorted(bundle.manifests.values(), key=lambda manifest: manifest.origin.base.file)
-    for start in range(0, len(by_file), _TOGETHER):
-        together = by_file[start : start + _TOGETHER]
+    for start in range(0, len(by_file), TOGETHER):
+        together = by_file[start : start + TOGETHER]
         errors_of: dict[Key, tuple[SchemaViolation, ...]] = {}
         for manifest in together:
             progress.at(manifest.origin.base.file)
