@@ -109,7 +109,9 @@ def show_path(path: Path) -> str:
     """A readable path: `spec.template.spec.containers[0].image`; a key with a dot is quoted."""
     text = ""
     for step in path:
-        if isinstance(step, int | ListMember):
+        if type(step) is str and step.isidentifier():  # most keys
+            text += f".{step}" if text else step
+        elif isinstance(step, int | ListMember):
             text += f"[{step}]"
         elif "." in step or "/" in step or "[" in step:
             text += f'["{step}"]'

@@ -12,6 +12,7 @@ import hashlib
 import math
 import re
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final
 
 from gitops_ds.yaml import scalars
@@ -26,9 +27,10 @@ _READ_AT_MOST: Final = 20_000
 
 _COMMENT: Final = r"#[\t\x20-\x7e]*"
 KEY: Final = r"[A-Za-z_][A-Za-z0-9./_-]*"
-# Starts and ends with characters that exclude other syntax, and contains neither ": " nor " #".
+# Starts and ends with characters that exclude other syntax, and contains neither ": " nor " #". No
+# character of the possessive part (`++`) can begin what may follow it.
 _BARE: Final = (
-    r"(?:(?:--?|\.)?[A-Za-z0-9]|[$(/_~])(?:[!$%&()*+,\-./0-9;<=>?@A-Z^_a-z|~]|:(?=[^ ])|(?<=[^ "
+    r"(?:(?:--?|\.)?[A-Za-z0-9]|[$(/_~])(?:[!$%&()*+,\-./0-9;<=>?@A-Z^_a-z|~]++|:(?=[^ ])|(?<=[^ "
     r"])#| +(?=[^ #]))*"
 )
 _QUOTED: Final = r"\"[\x20\x21\x23-\x5b\x5d-\x7e]*\"|'[\x20-\x26\x28-\x7e]*'"
@@ -50,6 +52,8 @@ _NEW: Final = "---"
 Line = tuple[int, bool, int, str | None, bool, Any]
 BLANK: Final[Line] = (-1, False, 0, None, False, None)
 _SEEN: Final[dict[str, Line]] = {}
+# The first four parts of the lines with a key, by their text before the colon.
+_KEYS_SEEN: Final[dict[str, tuple[int, bool, int, str]]] = {}
 # The digests of files of this syntax: the file is not parsed again for the place of a finding.
 _READ: Final[set[bytes]] = set()
 
@@ -87,36 +91,32 @@ def reads(data: bytes) -> bool:
 
 
 def _documents(data: bytes) -> list[tuple[int, list[Line]]]:
-    """The number and the lines of each non-empty document."""
+    """The number of each non-empty document, and its lines that are not blank."""
     result: list[tuple[int, list[Line]]] = []
     lines: list[Line] = []
-    begun, number, is_empty = False, 0, True
+    begun, number, end = False, 0, 0
     texts = data.decode("ascii").split("\n")
-    at = 0
-    while at < len(texts):
-        text = texts[at]
-        at += 1
+    for at, text in enumerate(texts, 1):
+        if at <= end:  # in a literal block scalar
+            continue
         line = _SEEN.get(text)
         if line is None:
             if text == _NEW:
-                if not is_empty:
+                if lines:
                     result.append((number, lines))
-                number += begun
-                begun, lines, is_empty = True, [], True
+                number += begun or bool(lines)
+                begun, lines = True, []
                 continue
             line = _line(text)
             if len(_SEEN) < _SEEN_AT_MOST and len(text) <= _LONGEST:
                 _SEEN[text] = line
-        if line is not BLANK:
-            begun, is_empty = True, False
+        if line is BLANK:
+            continue
         if type(line[5]) is _Literal:
             end, value = _literal(line, texts, at)
-            lines.append((*line[:5], value))
-            lines += [BLANK] * (end - at)
-            at = end
-        else:
-            lines.append(line)
-    if not is_empty:
+            line = (*line[:5], value)
+        lines.append(line)
+    if lines:
         result.append((number, lines))
     return result
 
@@ -153,8 +153,6 @@ def _document(lines: list[Line]) -> dict[str, Any]:
     around: list[tuple[int, Any, bool]] = []  # its parents
     for column, dash, inner, key, has_value, value in lines:
         if column < at:
-            if column < 0:  # BLANK
-                continue
             waiting = None
             while column < at:  # ends: the outermost is at column 0
                 at, box, is_list = around.pop()
@@ -192,6 +190,9 @@ def _document(lines: list[Line]) -> dict[str, Any]:
 
 
 def _line(text: str) -> Line:
+    head, _, rest = text.partition(": ")
+    if (known := _KEYS_SEEN.get(head)) and rest and rest[0] not in " #":
+        return *known, True, _value(rest)
     if _NOTHING.match(text):
         return BLANK
     parts = LINE.match(text)
@@ -206,11 +207,14 @@ def _line(text: str) -> Line:
     if scalars.key(key) != key:
         raise _Unsure
     inner = column + len(dash or "")
+    if len(_KEYS_SEEN) < _SEEN_AT_MOST:
+        _KEYS_SEEN[text[: parts.end(3)]] = column, is_item, inner, key
     if _NOTHING.match(rest):
         return column, is_item, inner, key, False, None
     return column, is_item, inner, key, True, _value(rest)
 
 
+@lru_cache(256)  # the lines of an object have the same name
 def _value(text: str) -> Any:
     if text[:1] == "|":
         style = text.rstrip(" ")

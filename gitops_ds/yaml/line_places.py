@@ -8,6 +8,7 @@ right. So a search for a line break, the indentation and the key finds the line.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
@@ -28,7 +29,7 @@ class _DocumentText(NamedTuple):
     """A document in the text of its file: from the line break before it up to its end."""
 
     text: str
-    start: int
+    root: _Entry
     end: int
 
     def row(self, line: int) -> int:
@@ -46,12 +47,16 @@ class _Block(NamedTuple):
     is_list: bool
 
 
-class _Entry(NamedTuple):
-    """A key of a mapping, or an item of a list (None): the line break before it, its column."""
+@dataclass(slots=True)
+class _Entry:
+    """A key of a mapping, or an item of a list (None): the line break before it, its column, and
+    the entries below it that were found: the findings of an object have most of a path in common.
+    """
 
     line: int
     column: int
     key: str | None
+    found: dict[str | int, _Entry] = field(default_factory=dict)
 
 
 def span(data: bytes, document: int, path: Path, *, key: bool) -> Span | None:
@@ -81,8 +86,8 @@ def _documents(data: bytes) -> dict[int, _DocumentText]:
     start = number = 0
     while start >= 0:
         end = text.find(_SEPARATOR, start)
-        one = _DocumentText(text, start, end if end >= 0 else len(text))
-        has_content = _CONTENT.search(*one) is not None
+        one = _DocumentText(text, _Entry(start, -1, ""), end if end >= 0 else len(text))
+        has_content = _CONTENT.search(text, start, one.end) is not None
         if has_content:
             documents[number] = one
         if has_content or start:  # an empty part before the first `---` is not a document
@@ -92,13 +97,16 @@ def _documents(data: bytes) -> dict[int, _DocumentText]:
 
 
 def _span(within: _DocumentText, path: Path, *, of_key: bool) -> Span:
-    at = _Entry(within.start, -1, "")
+    at = within.root
     for step in path:
-        block = _block(within, at)
-        child = block and _child(within, block, step)
+        child = at.found.get(step)
         if child is None:
-            item = None if block else _flow_item(within, at, step)
-            return item or _key(within, at)
+            block = _block(within, at)
+            child = block and _child(within, block, step)
+            if child is None:
+                item = None if block else _flow_item(within, at, step)
+                return item or _key(within, at)
+            at.found[step] = child
         at = child
     return _key(within, at) if of_key else _value(within, at)
 
@@ -106,7 +114,7 @@ def _span(within: _DocumentText, path: Path, *, of_key: bool) -> Span:
 def _block(within: _DocumentText, at: _Entry) -> _Block | None:
     """The value of an entry; None if it is a scalar or a flow collection."""
     text, _, end = within
-    line, column, key = at
+    line, column, key = at.line, at.column, at.key
     if key is None:
         first = _FIRST_KEY.match(text, line + 1 + column)
         return _Block(line, first.end() - line - 1, is_list=False) if first else None
@@ -166,10 +174,8 @@ def _outside(column: int, is_list: bool) -> re.Pattern[str]:
     """Matches a line with less indentation; for a list, whose parent may have keys in its column,
     also a line without a dash. Comments may have any indentation.
     """
-    patterns = [rf"\n {{0,{column - 1}}}[^ \n#]"] if column else []
-    if is_list:
-        patterns.append(rf"\n {{{column}}}[^ \n#-]")
-    return re.compile("|".join(patterns))
+    inside = rf" {{{column}}}[ -]" if is_list else rf" {{{column}}}"
+    return re.compile(rf"\n(?!{inside})(?= *[^ \n#])")
 
 
 @cache

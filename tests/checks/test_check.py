@@ -9,9 +9,10 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from gitops_ds.checks.engine import check as validation
-from gitops_ds.checks.engine import rule_table
-from gitops_ds.core.finding import Finding
-from gitops_ds.core.objects import Digest, key_of
+from gitops_ds.checks.engine import rule, rule_table
+from gitops_ds.core.finding import Finding, Severity
+from gitops_ds.core.objects import Body, Digest, key_of
+from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser
@@ -125,4 +126,31 @@ def test_a_version_that_we_do_not_know_is_checked_as_the_nearest() -> None:
     data = (CASES / "right" / "input.yaml").read_bytes()
     assert not [
         one for one in checked(data, ("1.12", "v1.36.4", "1.99", "nonsense")) if one.refused
+    ]
+
+
+def test_an_object_has_the_same_findings_among_many() -> None:
+    def text(number: int) -> str:
+        data = "5" if number % 3 == 0 else "{a: b}"
+        head = f"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a{number}_}}\n"
+        return f"{head}data: {data}\n"
+
+    def facts(found: list[Finding]) -> set[tuple[object, ...]]:
+        return {(one.object, one.rule, one.path, one.message) for one in found}
+
+    texts = [text(number) for number in range(2 * validation.TOGETHER + 1)]
+    alone = [facts(checked(one.encode())) for one in texts]
+    assert all(alone)
+    assert facts(checked("".join(texts).encode())) == set().union(*alone)
+
+
+def test_a_rule_that_fails_is_reported_and_the_other_objects_are_checked() -> None:
+    @rule.rule(advice("DS999", Severity.INFO, "has a name"))
+    def named(body: Body) -> list[rule.Violation]:
+        return [rule.Violation(("name",), body["name"])]
+
+    hits = rule_table.check_each([{"name": "a"}, {}, {"name": "b"}], rules=[named])
+    assert [[hit.rule.id for hit in found] for found in hits] == [["DS999"], ["DS904"], ["DS999"]]
+    assert hits == [
+        rule_table.check(body, rules=[named]) for body in ({"name": "a"}, {}, {"name": "b"})
     ]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from gitops_ds.checks.engine import phrases, repository_rules, rule_table
 from gitops_ds.checks.engine.contexts import ChangeSides, ClusterContext, ClusterStep
-from gitops_ds.checks.engine.rule import Context, Rule, Violation, class_of
+from gitops_ds.checks.engine.rule import Context, ObjectRule, Rule, Violation, class_of
+from gitops_ds.checks.engine.rule_table import Hit
 from gitops_ds.checks.schema import custom_rules, error_messages, manifests, repository_files
 from gitops_ds.checks.schema.error_messages import SchemaViolation
 from gitops_ds.core import progress
 from gitops_ds.core.finding import Finding, Place, Severity
-from gitops_ds.core.objects import Key, digest_of
+from gitops_ds.core.objects import Digest, Key, digest_of
 from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.core.sources.bundle import Bundle, Custom, Manifest
 from gitops_ds.core.sources.source_tree import Files, SourceTree
@@ -22,6 +23,8 @@ from gitops_ds.yaml import parser, scalars
 from gitops_ds.yaml.provenance import lookup
 
 SETTINGS = "gitops-ds.yaml"
+# The number of objects that are checked together.
+TOGETHER = 64
 
 
 def check(
@@ -50,22 +53,13 @@ def check(
     clean = snapshot.cached.clean.get(circumstances(bundle), ())
     for broken, fault in own_rules.faults:
         yield _unusable(broken, fault, snapshot)
-    # File by file: the caller may prepare the later ones in parallel.
-    for manifest in sorted(
-        bundle.manifests.values(), key=lambda manifest: manifest.origin.base.file
-    ):
-        progress.at(manifest.origin.base.file)
-        is_known = manifest.digest in clean
-        kubernetes = bundle.cluster.kubernetes
-        errors = () if is_known else tuple(manifests.check(manifest.body, kubernetes))
+    for manifest, errors, hits in _violations(bundle, clean, enabled):
         yield from (_of_schema(error, manifest, bundle, sources) for error in errors)
-        # Rules rely on the shape that the schema guarantees: schema violations come first.
-        if any(error.refused for error in errors):
+        if _is_misshapen(errors):
             shapes_are_valid = False
             continue
-        if not is_known:
-            for hit in rule_table.check(manifest.body, bundle.profile, enabled):
-                yield _finding(hit.rule, hit.severity, hit.violation, manifest, bundle, sources)
+        for hit in hits:
+            yield _finding(hit.rule, hit.severity, hit.violation, manifest, bundle, sources)
         try:
             for custom, violation in custom_rules.check(own_rules, manifest):
                 yield _finding(
@@ -76,6 +70,35 @@ def check(
             own_rules = own_rules.without(none.rule)
     if shapes_are_valid and advice:
         yield from _cluster(bundle, cluster or ClusterContext(bundle.manifests), sources)
+
+
+def _violations(
+    bundle: Bundle, clean: Container[Digest], enabled: Sequence[ObjectRule]
+) -> Iterator[tuple[Manifest, Sequence[SchemaViolation], Sequence[Hit]]]:
+    """The schema violations of each manifest, then those of rules; none of the `clean` ones.
+
+    File by file: the caller may prepare the later ones in parallel.
+    """
+    by_file = sorted(bundle.manifests.values(), key=lambda manifest: manifest.origin.base.file)
+    for start in range(0, len(by_file), TOGETHER):
+        together = by_file[start : start + TOGETHER]
+        errors_of: dict[Key, tuple[SchemaViolation, ...]] = {}
+        for manifest in together:
+            progress.at(manifest.origin.base.file)
+            if manifest.digest not in clean:
+                violations = manifests.check(manifest.body, bundle.cluster.kubernetes)
+                errors_of[manifest.key] = tuple(violations)
+        # Rules rely on the shape that the schema guarantees.
+        ready = [key for key, errors in errors_of.items() if not _is_misshapen(errors)]
+        bodies = (bundle.manifests[key].body for key in ready)
+        each = rule_table.check_each(bodies, bundle.profile, enabled)
+        hits_of = dict(zip(ready, each, strict=True))
+        for manifest in together:
+            yield manifest, errors_of.get(manifest.key, ()), hits_of.get(manifest.key, ())
+
+
+def _is_misshapen(errors: Iterable[SchemaViolation]) -> bool:
+    return any(error.refused for error in errors)
 
 
 def _finding(

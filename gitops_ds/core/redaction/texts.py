@@ -67,15 +67,29 @@ _LIKELY_ATTACHED: Final = re.compile(
     r"(?<![^\s\"'(])-p(?P<value>(?=[^\s0-9]*[0-9])(?=[^\sA-Za-z]*[A-Za-z])[^\s\"'\\=/:]{6,})"
     r"(?![^\s\"')])"
 )
-_IN_CONTENT: Final = (("=", (_ASSIGNED,)), (":", (_QUOTED, _LINE)), ("-", (_FLAG,)))
-_IN_WORDS: Final = (
-    ("=", (_ASSIGNED,)),
-    (":", (_QUOTED, _SENTENCE_IN_WORDS)),
-    ("-", (_FLAG_IN_WORDS,)),
+# Each with a part that its matches have.
+_IN_CONTENT: Final = (
+    (re.compile("="), _ASSIGNED),
+    (re.compile("[\"']"), _QUOTED),
+    (re.compile(":[ \t]"), _LINE),
+    (re.compile("-"), _FLAG),
 )
-# Whether a text can match a pattern above; most values of objects can't.
-may_hide: Final = re.compile(rf"[\s\"'=]|://|-p|{MAY_HAVE_SHAPE.pattern}").search
+_IN_WORDS: Final = (
+    (re.compile("="), _ASSIGNED),
+    (re.compile("[\"']"), _QUOTED),
+    (re.compile(":[ \t]"), _SENTENCE_IN_WORDS),
+    (re.compile("-"), _FLAG_IN_WORDS),
+)
+# A part of each pattern above; most values of objects have none. In two patterns, because a search
+# for alternatives is fast only if each starts with a letter.
+_SIGN: Final = re.compile(r"[\s\"'=]")
+_PART: Final = re.compile(rf"://|-p|{MAY_HAVE_SHAPE.pattern}")
 _NOTHING: Final = frozenset({"true", "false", "null", "{}", "[]"})
+
+
+def may_hide(text: str) -> bool:
+    """Whether a text can have a secret, by its characters."""
+    return bool(_SIGN.search(text) or _PART.search(text))
 
 
 def shapes(text: str) -> str:
@@ -138,7 +152,7 @@ def _hidden(
     text: str,
     take: Take,
     bearer: re.Pattern[str],
-    after_a_name: tuple[tuple[str, tuple[re.Pattern[str], ...]], ...],
+    after_a_name: tuple[tuple[re.Pattern[str], re.Pattern[str]], ...],
 ) -> str:
     if not may_hide(text):
         return text
@@ -175,12 +189,13 @@ def _hidden(
         pattern = _ATTACHED if takes_attached_password(text) else _LIKELY_ATTACHED
         text = pattern.sub(attached, text)
     if "://" in text:
-        text = _SENDER.sub(lambda match: f"{match[1]}/{HIDDEN}", _LOGIN.sub(login, text))
+        text = _LOGIN.sub(login, text) if "@" in text else text
+        text = _SENDER.sub(lambda match: f"{match[1]}/{HIDDEN}", text)
     if MAY_HAVE_SHAPE.search(text):
         text = SHAPES.sub(shape, text)
     if " " in text:
         text = bearer.sub(lambda match: f"{match[1]}{match[2]}{HIDDEN}", text)
-    for sign, patterns in after_a_name:
-        for pattern in patterns if sign in text else ():
+    for part, pattern in after_a_name:
+        if part.search(text):
             text = pattern.sub(named, text)
     return text
