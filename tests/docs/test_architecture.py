@@ -1,6 +1,6 @@
-"""docs/architecture.md draws the layers that import-linter holds, docs/internals.md names nouns that
-exist; no module imports itself through others, a class name belongs to one class, and modules are
-short.
+"""docs/architecture.md draws the layers that import-linter holds, docs/internals.md names nouns
+that exist; no module imports itself through others, a class name belongs to one class, and modules
+are short.
 """
 
 from __future__ import annotations
