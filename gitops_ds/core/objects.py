@@ -168,6 +168,13 @@ def digest_of(value: Any) -> Digest:
     return Digest(hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest())
 
 
+def kept_text(text: bytes) -> bytes:
+    """A copy of a text that orjson wrote, for a cache: its own has a buffer of 4 KiB or of several
+    times the text for as long as it exists.
+    """
+    return bytes(memoryview(text))
+
+
 def items_of(value: object) -> list[Mapping[str, Any]]:
     """The objects in a list of an object; none if it is missing or no list."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

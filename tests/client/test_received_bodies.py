@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import gc
 import json
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,9 +15,10 @@ import pytest
 
 from gitops_ds.core import names
 from gitops_ds.core.objects import NODE, POD
-from gitops_ds.kube.apimachinery import nodes, pods
+from gitops_ds.kube.apimachinery import nodes, pod_contents, pods
 from gitops_ds.kube.client import received_bodies
 from gitops_ds.kube.client.received_bodies import BodyCache, EqualBodies
+from gitops_ds.rollouts.state import proofs
 
 TERM = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
 METADATA = {
@@ -306,3 +309,37 @@ def test_equal_bodies_are_one_while_they_are_referenced() -> None:
     del one
     gc.collect(0)
     assert cache.intern(body(spec={"a": 1})) == body(spec={"a": 1})
+
+
+def _nodes(number: int) -> object:
+    cache = EqualBodies()
+    return cache, [cache.intern({"metadata": {"name": f"node-{n}"}}) for n in range(number)]
+
+
+def _packs(number: int) -> object:
+    packed = received_bodies.PackedBodies()
+    for n in range(number):
+        packed.add([{"metadata": {"name": f"pod-{n}-{m}"}} for m in range(50)])
+    return packed
+
+
+def _containers(number: int) -> object:
+    return [pod_contents.of_pod({"containers": [{"name": f"c-{n}"}]}) for n in range(number)]
+
+
+def _templates(number: int) -> object:
+    spec = {"containers": [{"name": "agent", "args": ["--option"] * 100}]}
+    return [proofs.identity({"metadata": {"name": f"t-{n}"}, "spec": spec}) for n in range(number)]
+
+
+@pytest.mark.parametrize("made", [_nodes, _packs, _containers, _templates])
+def test_what_is_kept_has_no_buffer_of_the_json_library(made: Callable[[int], object]) -> None:
+    """orjson leaves 4 KiB with a text of up to 1 KiB, and eight times a text of 2 KiB."""
+    made(10)
+    tracemalloc.start()
+    try:
+        kept = made(200)
+        assert tracemalloc.get_traced_memory()[0] / 200 < 3000
+    finally:
+        tracemalloc.stop()
+    del kept

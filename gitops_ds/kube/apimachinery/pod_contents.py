@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from gitops_ds.core.objects import Body
+from gitops_ds.core.objects import Body, kept_text
 from gitops_ds.core.pod_content import ContainerContent, PodContent
 from gitops_ds.kube.apimachinery import defaults
 
@@ -113,7 +113,8 @@ def _content(containers: tuple[tuple[str, str, str], ...], room: str) -> PodCont
 def _containers(spec: Body) -> Iterator[tuple[str, str, str]]:
     for field in ("initContainers", "containers"):
         for container in spec.get(field) or ():
-            yield _container(field, orjson.dumps({name: container.get(name) for name in _READ}))
+            text = orjson.dumps({name: container.get(name) for name in _READ})
+            yield _container(field, kept_text(text))
 
 
 @lru_cache(8192)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Generic, TypedDict, TypeVar
 from weakref import WeakValueDictionary
 
@@ -16,7 +17,7 @@ from msgspec import Raw
 from msgspec.json import Decoder
 
 from gitops_ds.core import names
-from gitops_ds.core.objects import NODE, POD, Body, Resource
+from gitops_ds.core.objects import NODE, POD, Body, Resource, kept_text
 from gitops_ds.kube.apimachinery import foreign_bodies, pod_contents, pods
 
 T = TypeVar("T")
@@ -297,15 +298,18 @@ class BodyCache:
         """
         for entry in metadata.get("managedFields") or ():
             if fields := entry.get("fieldsV1"):
-                entry["fieldsV1"] = self._field_set(orjson.dumps(fields))
+                entry["fieldsV1"] = self._field_set(kept_text(orjson.dumps(fields)))
 
 
 class EqualBodies:
-    """One body for each content, as long as it is referenced."""
+    """One body for each content, as long as it is referenced. The content is known by its digest:
+    the output of orjson keeps a buffer of 4 KiB.
+    """
 
     def __init__(self) -> None:
         self._held: WeakValueDictionary[bytes, _Held] = WeakValueDictionary()
 
     def intern(self, body: dict[str, Any]) -> dict[str, Any]:
         """The cached body with this content, or this one."""
-        return self._held.setdefault(orjson.dumps(body), _Held(body))
+        digest = blake2b(orjson.dumps(body), digest_size=16).digest()
+        return self._held.setdefault(digest, _Held(body))

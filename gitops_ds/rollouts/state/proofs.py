@@ -18,7 +18,7 @@ from gitops_ds.core import names
 from gitops_ds.core.daemonset import DaemonSet
 from gitops_ds.core.decision import RecordRollout
 from gitops_ds.core.live import Revision
-from gitops_ds.core.objects import Body, Key, digest_of
+from gitops_ds.core.objects import Body, Key, digest_of, kept_text
 from gitops_ds.core.rollouts.proven_templates import TemplateProof
 from gitops_ds.core.values import UNREADABLE_JSON, replace
 from gitops_ds.kube.apimachinery import defaults, revisions
@@ -36,7 +36,7 @@ def identity(template: Body) -> str:
     stored templates. Neither does the annotation of `kubectl rollout restart`, a request and not a
     part of the template.
     """
-    return _identity(orjson.dumps(template, option=orjson.OPT_SORT_KEYS))
+    return _identity(kept_text(orjson.dumps(template, option=orjson.OPT_SORT_KEYS)))
 
 
 @lru_cache(1024)

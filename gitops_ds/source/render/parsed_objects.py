@@ -15,7 +15,7 @@ import orjson
 
 from gitops_ds.core import progress
 from gitops_ds.core.finding import Finding, Place
-from gitops_ds.core.objects import Digest, Path, digest_of
+from gitops_ds.core.objects import Digest, Path, digest_of, kept_text
 from gitops_ds.core.sources.bundle import Pointer
 from gitops_ds.core.sources.source_tree import NO_RESULTS, CachedResults, Places
 from gitops_ds.core.values import replace
@@ -123,7 +123,7 @@ def remember(objects: Objects) -> bytes | None:
             [draft.base.document, list(draft.base.path), digest_of(draft.body), draft.body]
             for draft in objects.drafts
         ]
-        written = orjson.dumps(rows)
+        written = kept_text(orjson.dumps(rows))
         return written if orjson.loads(written) == rows else None
     except orjson.JSONEncodeError:
         return None
