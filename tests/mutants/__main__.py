@@ -195,15 +195,20 @@ def _module(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def _tests_of(module: str) -> tuple[str, ...]:
+def modules() -> list[Path]:
+    """The modules that are changed."""
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def tests_of(module: str) -> tuple[str, ...]:
     """The folder of a module's tests, and further ones."""
-    own = PACKAGES["/".join(module.split("/")[:2])]
+    own = next(tests for package, tests in PACKAGES.items() if module.startswith(f"{package}/"))
     return own, *((FURTHER[module],) if module in FURTHER else ())
 
 
 def _baseline(modules: Iterable[str]) -> tuple[Calls, list[str]]:
     """The calls of each test on the real modules, and the modules of others that it imports."""
-    tests = {path for module in modules for path in _tests_of(module)}
+    tests = {path for module in modules for path in tests_of(module)}
 
     def work() -> object:
         plugin = _pytest(tests, None)
@@ -219,7 +224,7 @@ def _judges(mutant: Mutant, calls: Calls) -> list[str]:
     """The tests of the mutant's package that enter its function, those with few calls first; code
     outside functions is that of every test.
     """
-    own = _tests_of(_module(mutant.path))
+    own = tests_of(_module(mutant.path))
     inside = f"{mutant.path}:{mutant.function}" if mutant.function else "all"
     chosen = [name for name in calls if name.startswith(own) and inside in calls[name]]
     return sorted(chosen, key=lambda name: (calls[name]["all"], name))
@@ -249,9 +254,7 @@ def main() -> int:
     os.chdir(ROOT)
     os.environ["TEST_PROFILE"] = "fast"
     sys.dont_write_bytecode = False  # else pytest compiles its tests for every mutant
-    paths = [Path(name).resolve() for name in chosen.modules] or [
-        path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))
-    ]
+    paths = [Path(name).resolve() for name in chosen.modules] or modules()
     every = {path: mutants(path) for path in paths}
     explained: dict[str, dict[str, str]] = tomllib.loads(EXPLAINED.read_text())
     pool = [mutant for of_module in every.values() for mutant in of_module]
