@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,8 +55,7 @@ class _Types(msgspec.Struct, frozen=True):
 
 @cache
 def _types() -> _Types:
-    file = resources.files("gitops_ds") / "schemas/kubernetes/types.json"
-    return msgspec.json.decode(file.read_bytes(), type=_Types)
+    return msgspec.json.decode((_FOLDER / "types.json").read_bytes(), type=_Types)
 
 
 @cache
