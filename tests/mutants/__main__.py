@@ -55,6 +55,8 @@ FURTHER = {
     "gitops_ds/daemonset/rollout_forecast.py": "tests/controller/test_preview.py",
     "gitops_ds/daemonset/shadow.py": "tests/observe/test_shadow.py",
     "gitops_ds/daemonset/shadow_views.py": "tests/observe/test_shadow.py",
+    "gitops_ds/deploy/plan/rollout_uses.py": "tests/deploy/test_rollout_uses.py",
+    "gitops_ds/rollouts/decisions/rollout_holds.py": "tests/deploy/test_rollout_attribution.py",
     "gitops_ds/rollouts/staging/staging.py": "tests/deploy/test_rollouts.py",
 }
 FAST = (

@@ -256,3 +256,17 @@ def test_a_mapping_is_held_by_its_owned_fields(
     assert ownership.would_change_nothing(body, {"spec": wanted}) is holds
     assert not ownership.would_change_nothing(body, {"spec": "text"})
     assert not ownership.would_change_nothing({**body, "spec": "text"}, {"spec": wanted})
+
+
+@pytest.mark.parametrize(
+    ("fields", "others", "left"),
+    [
+        ({"a": {"b": {}, "c": {}}}, {"a": {"b": {}}}, {"a": {"c": {}}}),
+        ({"a": {"b": {}}}, {"a": {"b": {}}}, {}),
+        ({"a": {"b": {}}, "d": {}}, {"a": {"b": {}}}, {"d": {}}),
+    ],
+)
+def test_the_fields_that_are_not_in_another_set(
+    fields: dict[str, Any], others: dict[str, Any], left: dict[str, Any]
+) -> None:
+    assert ownership.difference(fields, others) == left

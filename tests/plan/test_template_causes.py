@@ -121,3 +121,25 @@ def test_a_commit_that_cannot_be_rendered_leaves_one_of_several() -> None:
     assert not found.exact
     assert found.commit == id(3)
     assert found.commits == (id(3), id(2))
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "moves"),
+    [
+        (OWN, "a", False),
+        (OWN, "", True),
+        (SHARED, "a", True),
+        ("agents/agent/kustomization.yaml", "a", True),
+        (OTHER, "", False),
+    ],
+)
+def test_before_a_commit_that_may_have_moved_a_template_each_commit_can_change_it(
+    file: str, before: str, moves: bool
+) -> None:
+    """One that adds a file of the agent, or changes a file that names others."""
+    info = CommitInfo(id(9), (id(4),), AT, "Author", "Change")
+    newest = BranchCommit(info, info.subject, {file: FileChange(before, "b")})
+    older = line(OTHER, OWN, OTHER).commits
+    found = BranchLine(id(1), [newest, *older]).candidates(PLACES)
+    touching = [] if file == OTHER else [newest]
+    assert list(found) == [*touching, *(older if moves else [older[1]])]

@@ -5,12 +5,14 @@ on a real API server.
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,11 +61,19 @@ class Pair:
     @property
     def sources(self) -> dict[str, str]:
         """The condition of each repository, by its address."""
+        return {address: item["condition"] for address, item in self._items.items()}
+
+    def message(self, address: str) -> str:
+        """The message of a repository."""
+        return str(self._items[address]["message"])
+
+    @property
+    def _items(self) -> dict[str, dict[str, Any]]:
         where = ("--kubeconfig", str(self.plane.kubeconfig), "--state-namespace", "service-test")
         words = (str(PROGRAM), "sources", "-o", "json", *where)
         ended = subprocess.run(words, capture_output=True, text=True, check=True)
         items = json.loads(ended.stdout)["items"]
-        return {item["repository"]: item["condition"] for item in items}
+        return {item["repository"]: item for item in items}
 
 
 @pytest.fixture
@@ -116,3 +126,26 @@ def test_a_wrong_name_is_read_again_with_each_commit(pair: Pair, wrong: str) -> 
         until(lambda: "cannot be the id of an owner" in log.read_text(), log.read_text)
         pair.commit(1, 2, pair.spaces[1])
         until(lambda: pair.run(1) == image(2), log.read_text)
+
+
+def test_after_a_rewrite_with_a_refused_tip_and_without_the_copy_the_next_commit_is_applied(
+    pair: Pair,
+) -> None:
+    for side in (0, 1):
+        pair.commit(side, 1, pair.spaces[side])
+    with pair.service() as log:
+        until(lambda: pair.run(1) == image(1), log.read_text)
+    upstream = pair.upstreams[1]
+    upstream.git("update-ref", "-d", "refs/heads/main")
+    upstream.git("reflog", "expire", "--all", "--expire=now")
+    pair.commit(1, 2, pair.spaces[1])
+    upstream.commit({"agent.json": "{"})
+    upstream.git("gc", "--quiet", "--prune=now")
+    shutil.rmtree(pair.directory / "cache")
+    with pair.service() as log:
+        address = str(upstream.path)
+        until(lambda: pair.sources.get(address) == "Rejected", log.read_text)
+        assert "the Git server no longer has it" in pair.message(address)
+        assert pair.run(1) == image(1)
+        pair.commit(1, 3, pair.spaces[1])
+        until(lambda: pair.run(1) == image(3), log.read_text)
