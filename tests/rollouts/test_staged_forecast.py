@@ -104,7 +104,7 @@ EMPTY = {"name": "empty", "soak": "0s", "where": {"match": [{"key": "no", "in": 
 
 @pytest.mark.slow
 @example({"limits": {"atRisk": {"cluster": "34%"}}, "stages": [EMPTY]}, 3, 1, PACE)
-@settings(max_examples=examples(1_000), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(policies(), st.integers(1, 14), st.integers(1, 4), st.sampled_from(PACES))
 def test_the_order_and_the_times_of_the_preview_are_those_of_the_rollout(
     policy: dict[str, Any], count: int, zones: int, pace: RolloutPace
