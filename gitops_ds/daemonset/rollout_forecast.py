@@ -236,9 +236,14 @@ def of(
     as the API server stores them.
 
     The simulation of a suspended DaemonSet, or of one with OnDelete, ends at once without any
-    change.
+    change; so does that of one whose selector does not match its template: the API server refuses
+    it, and its pods would be created without end.
     """
-    stage = _Stage(_daemonset(new), nodes, pace)
+    daemonset = _daemonset(new)
+    labels = (daemonset.template.get("metadata") or {}).get("labels") or {}
+    if not claims.selects(daemonset, daemonset.key.namespace, labels):
+        return RolloutForecast(0.0, 0, 0)
+    stage = _Stage(daemonset, nodes, pace)
     if old is not None:
         stage.settle(_daemonset(old))
     while stage.turn():

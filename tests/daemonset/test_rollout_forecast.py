@@ -132,6 +132,16 @@ def test_a_rollout_takes_this_long(
     assert not found.estimated
 
 
+@pytest.mark.parametrize("template", [{}, {"metadata": {"labels": {"app": "other"}}}])
+def test_one_that_does_not_select_its_pods_is_not_simulated(template: dict[str, Any]) -> None:
+    """The API server refuses it; here its pods were created without end."""
+    new = daemonset("agent:2", updateStrategy=rolling(1))
+    new["spec"]["template"] = {**new["spec"]["template"], "metadata": {}, **template}
+    assert rollout_forecast.of(
+        daemonset(updateStrategy=rolling(1)), new, fleet(3), PACE
+    ) == RolloutForecast(0, 0, 0)
+
+
 def test_a_suspended_one_moves_nothing() -> None:
     new = daemonset("agent:2", updateStrategy=rolling(1))
     new["metadata"]["annotations"] = {names.SUSPEND: "true"}
