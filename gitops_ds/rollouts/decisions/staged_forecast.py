@@ -184,8 +184,8 @@ class _Simulation:
 
     def _estimated(self, decided: StagesDecision) -> Mapping[str, tuple[float, float]]:
         """The begin and the end of each stage that was not passed."""
-        policy, clock = _without_waits(self.policy), _Clock(self.now, decided.cap, self.pace)
-        return {name: (begins, ends) for name, begins, ends in clock.stages(policy, decided)}
+        clock = _Clock(self.now, decided.cap, self.pace)
+        return clock.stages(_without_waits(self.policy), decided)
 
     def _inputs(self) -> StageInputs:
         policy = _without_waits(self.policy)
@@ -320,8 +320,7 @@ def time_left(
         if progress.state is StageState.HELD and (stage.approval is not None or stage.is_idle):
             return None  # `until` of the hold is its deadline
         at_least = at_least or _waits_longer(stage, progress)
-    for _ in clock.stages(policy, decided):
-        pass
+    clock.stages(policy, decided)
     return TimeLeft(clock.now - now, at_least)
 
 
@@ -357,14 +356,18 @@ class _Clock:
 
     def stages(
         self, policy: RolloutPolicy, decided: StagesDecision
-    ) -> Iterator[tuple[str, float, float]]:
-        """Advances to the end of each stage that was not passed: its name, begin and end."""
+    ) -> Mapping[str, tuple[float, float]]:
+        """Advances to the end of the last stage; the begin and the end of each that was not
+        passed.
+        """
+        times = dict[str, tuple[float, float]]()
         for stage, progress in zip(policy.stages, decided.stages, strict=True):
             if progress.state is not StageState.PASSED:
                 begins = self.now
                 nodes = [node for node in decided.nodes if node.stage == progress.name]
                 self._play(stage, nodes, len(decided.nodes))
-                yield stage.name, begins, self.now
+                times[stage.name] = begins, self.now
+        return times
 
     def _play(self, stage: Stage, nodes: Sequence[NodeProgress], eligible: int) -> None:
         """Advances to the end of a stage."""
