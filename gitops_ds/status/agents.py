@@ -132,21 +132,11 @@ async def list_agents(
     Without permission to list nodes, as with the ClusterRole view, the health is derived from the
     status of the DaemonSet, and `say` receives a warning.
     """
-    content, unseen = cache.Cache(), ""
+    content = cache.Cache()
     ledger = await _ledger(cluster, state_namespace)
     if ledger is not None:
         content.attested = ledger.attested
-    lists = await asyncio.gather(
-        *(cluster.list(resource) for resource in cache.WATCHED), return_exceptions=True
-    )
-    for resource, listing in zip(cache.WATCHED, lists, strict=True):
-        if isinstance(listing, errors.Forbidden) and resource == NODE:
-            unseen = listing.server_message
-            content.replace(NODE, (), "")
-        elif isinstance(listing, BaseException):
-            raise listing
-        else:
-            content.replace(resource, listing.items, listing.version)
+    unseen = await _fill(content, cluster)
     if unseen:
         say(
             f"{unseen}: nodes without a pod are not shown, and health is that of the DaemonSet's "
@@ -185,6 +175,25 @@ async def list_agents(
         )
         for observation in seen
     )
+
+
+async def _fill(content: cache.Cache, cluster: ClusterReader) -> str:
+    """Lists the objects into a cache. The message of a server that forbids the list of nodes, else
+    empty. Raises ClusterError.
+    """
+    unseen = ""
+    lists = await asyncio.gather(
+        *(cluster.list(resource) for resource in cache.WATCHED), return_exceptions=True
+    )
+    for resource, listing in zip(cache.WATCHED, lists, strict=True):
+        if isinstance(listing, errors.Forbidden) and resource == NODE:
+            unseen = listing.server_message
+            content.replace(NODE, (), "")
+        elif isinstance(listing, BaseException):
+            raise listing
+        else:
+            content.replace(resource, listing.items, listing.version)
+    return unseen
 
 
 class Owners(msgspec.Struct, frozen=True):
