@@ -13,6 +13,7 @@ from benchmarks import (
     decide,
     growth,
     large,
+    large_changes,
     page,
     plan,
     rollouts,
@@ -42,6 +43,7 @@ PARTS = {
     "watches": watches.main,
     "service": service.main,
     "large": large.main,
+    "large_changes": large_changes.main,
     "growth": growth.main,
 }
 

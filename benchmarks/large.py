@@ -60,7 +60,7 @@ async def _measure(folder: Path) -> None:
     cluster_objects.prepare_simulated(cluster.server, FLEET)
     kubeconfig = folder / "kubeconfig"
     async with simulated_api.connected(cluster, kubeconfig):
-        await asyncio.to_thread(_apply, upstream, folder, kubeconfig)
+        await asyncio.to_thread(apply_all, upstream, folder, kubeconfig)
         cluster_objects.fill_simulated(cluster.server, FLEET)
         starts, beat = list[Start](), 0.0
         for number in range(RUNS + 1):
@@ -82,7 +82,8 @@ async def _measure(folder: Path) -> None:
         raise SystemExit(1)
 
 
-def _apply(upstream: gitservers.Upstream, folder: Path, kubeconfig: Path) -> None:
+def apply_all(upstream: gitservers.Upstream, folder: Path, kubeconfig: Path) -> None:
+    """Applies all agents of the repository."""
     environment = {
         **gitservers.GIT_ENVIRONMENT,
         "GITOPS_DS_CACHE": str(folder / "other"),

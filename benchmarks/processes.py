@@ -39,6 +39,11 @@ def memory(process: int, which: str = "VmRSS") -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith(which)) / 1024
 
 
+def reset_peak(process: int) -> None:
+    """VmHWM counts from now: https://man7.org/linux/man-pages/man5/proc_pid_clear_refs.5.html"""
+    Path(f"/proc/{process}/clear_refs").write_text("5")
+
+
 def idle(process: int) -> None:
     """Waits until a process, with the programs that it ran, uses at most 4 % of a core for a
     second.

@@ -44,6 +44,13 @@ class SimulatedApi:
     writes: int = 0
     _rest: dict[str, tuple[Body, ...]] = field(default_factory=dict)
     _tokens: itertools.count[int] = field(default_factory=itertools.count)
+    _watches: dict[int, web.Request] = field(default_factory=dict)
+
+    def break_watches(self) -> None:
+        """Ends the connections of all watches."""
+        for request in self._watches.values():
+            if request.transport:
+                request.transport.abort()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Handles any request."""
@@ -118,6 +125,7 @@ class SimulatedApi:
         await reply.prepare(request)
         selection = _selection(request.query, target)
         events = self.cluster.watch(target.resource, request.query["resourceVersion"], selection)
+        self._watches[id(request)] = request
         with contextlib.suppress(ConnectionError):
             try:
                 async for event in events:
@@ -126,6 +134,7 @@ class SimulatedApi:
             except errors.ClusterError as error:
                 line = {"type": "ERROR", "object": _status(error)}
                 await reply.write(orjson.dumps(line) + b"\n")
+        self._watches.pop(id(request), None)
         return reply
 
     async def _discovery(self, *, core: bool) -> dict[str, Any]:

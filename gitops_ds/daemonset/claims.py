@@ -12,12 +12,24 @@ from collections.abc import Mapping, Set
 
 import msgspec
 
+from gitops_ds.core.cluster import Selection
 from gitops_ds.core.daemonset import DaemonSet, Owner, Pod
 from gitops_ds.core.decision import Action, Adopt, Observation, Release
 from gitops_ds.core.live import Revision
 from gitops_ds.core.objects import CONTROLLER_REVISION, POD, Key, Resource
 from gitops_ds.core.sources.bundle import Requirement
 from gitops_ds.kube.apimachinery import label_selector, revisions
+
+
+def selection(daemonset: DaemonSet) -> Selection:
+    """A list with all pods that it selects: by the part of its selector that a list supports."""
+    one = (
+        requirement
+        for requirement in daemonset.selector or ()
+        if requirement.operator == "In" and len(requirement.values) == 1
+    )
+    labels = ",".join(f"{requirement.key}={requirement.values[0]}" for requirement in one)
+    return Selection(namespace=daemonset.key.namespace, labels=labels)
 
 
 class Claim(msgspec.Struct, frozen=True):

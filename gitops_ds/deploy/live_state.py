@@ -248,7 +248,7 @@ def targets_of(all_revisions: Iterable[Body], owner: str) -> list[Body]:
 async def _nodes(cluster: ClusterReader) -> tuple[Collection[Body], str]:
     """The nodes, or the error of a Forbidden list, as with the ClusterRole view."""
     try:
-        return (await cluster.list(NODE)).items, ""
+        return (await cluster.list(NODE, Selection(brief=True))).items, ""
     except errors.Forbidden as error:
         return (), error.server_message
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -17,21 +17,19 @@ from gitops_ds.core.decision import Observation
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.health import Health
 from gitops_ds.core.live import Revision
-from gitops_ds.core.objects import NODE, CommitId, Key, short, template_of
+from gitops_ds.core.objects import CommitId, Key, short, template_of
 from gitops_ds.core.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.core.rollouts.staged_rollout import StageHold, StageProgress
 from gitops_ds.core.skip_reasons import DriftPolicy
 from gitops_ds.core.sources.source_status import EFFECTS, SourceStatus
 from gitops_ds.core.values import replace
-from gitops_ds.daemonset import cache, competing_controller
 from gitops_ds.deploy import source_status_store, state_store
 from gitops_ds.kube.apimachinery import request_costs, revisions, timestamps
 from gitops_ds.ownership import object_owner
-from gitops_ds.rollouts.state import proofs, rollout_ledger
-from gitops_ds.rollouts.state.rollout_ledger import StoredLedger
+from gitops_ds.rollouts.state import proofs
 from gitops_ds.rollouts.views import staged_rollouts
 from gitops_ds.rollouts.views.staged_rollouts import StagedRollout
-from gitops_ds.status import agent_healths, health
+from gitops_ds.status import health
 
 
 class Agent(msgspec.Struct, frozen=True):
@@ -120,82 +118,6 @@ class Agent(msgspec.Struct, frozen=True):
         return health.nodes_by_hash(self.seen)
 
 
-async def list_agents(
-    cluster: ClusterReader,
-    state_namespace: str,
-    now: float,
-    say: Callable[[str], None] = lambda _: None,
-) -> tuple[Agent, ...]:
-    """The agents, from lists of DaemonSets, revisions, nodes and pods, and the states of their
-    owners. Raises ClusterError.
-
-    Without permission to list nodes, as with the ClusterRole view, the health is derived from the
-    status of the DaemonSet, and `say` receives a warning.
-    """
-    content = cache.Cache()
-    ledger = await _ledger(cluster, state_namespace)
-    if ledger is not None:
-        content.attested = ledger.attested
-    unseen = await _fill(content, cluster)
-    if unseen:
-        say(
-            f"{unseen}: nodes without a pod are not shown, and health is that of the DaemonSet's "
-            "status (docs/guides/permissions.md#read-access has the ClusterRole)"
-        )
-    observed = [one for key in content.keys if (one := content.observe(key, now)) is not None]
-    seen = [
-        observation
-        for observation in observed
-        if not competing_controller.is_probe(observation.daemonset.raw)
-    ]
-    if ledger is not None:
-        seen = [
-            ledger.as_announced(observation)
-            if ledger.announces(observation.daemonset)
-            else observation
-            for observation in seen
-        ]
-    owners = await read_owners(cluster, state_namespace, seen, now)
-    if ledger is not None:  # a service announces each DaemonSet that it applies
-        seen = [
-            ledger.as_announced(observation)
-            if not ledger.announces(observation.daemonset) and owner(observation) in owners.sources
-            else observation
-            for observation in seen
-        ]
-    applied = [observation for observation in seen if owners.applied(observation)]
-    healths = await agent_healths.read(cluster, seen, applied, has_nodes=not unseen, others=content)
-    return tuple(
-        Agent(
-            observation,
-            healths.healths[observation.daemonset.key],
-            owners.states.get(owner(observation), DeployerState()),
-            owners.sources.get(owner(observation)),
-            rollout=healths.rollouts.get(observation.daemonset.key),
-        )
-        for observation in seen
-    )
-
-
-async def _fill(content: cache.Cache, cluster: ClusterReader) -> str:
-    """Lists the objects into a cache. The message of a server that forbids the list of nodes, else
-    empty. Raises ClusterError.
-    """
-    unseen = ""
-    lists = await asyncio.gather(
-        *(cluster.list(resource) for resource in cache.WATCHED), return_exceptions=True
-    )
-    for resource, listing in zip(cache.WATCHED, lists, strict=True):
-        if isinstance(listing, errors.Forbidden) and resource == NODE:
-            unseen = listing.server_message
-            content.replace(NODE, (), "")
-        elif isinstance(listing, BaseException):
-            raise listing
-        else:
-            content.replace(resource, listing.items, listing.version)
-    return unseen
-
-
 class Owners(msgspec.Struct, frozen=True):
     """The states of owners, and the status of their repositories, by the ID of the owner."""
 
@@ -222,13 +144,6 @@ async def read_owners(
     states = await asyncio.gather(*(_state(cluster, state_namespace, id) for id in ids))
     sources = await _sources(cluster, state_namespace, now) if ids else {}
     return Owners(dict(zip(ids, states, strict=True)), sources)
-
-
-async def _ledger(cluster: ClusterReader, namespace: str) -> StoredLedger | None:
-    try:
-        return await rollout_ledger.stored(cluster, namespace)
-    except (errors.Forbidden, errors.Invalid, errors.BadRequest):
-        return None
 
 
 async def _sources(
@@ -319,14 +234,21 @@ def select_agents(
     """The agents of a namespace (empty: all) with one of these names (none: every name). Raises
     NoMatch for a name without an agent, with the nearest one.
     """
-    inside = tuple(agent for agent in agents if namespace in ("", agent.key.namespace))
+    chosen = select_keys([agent.key for agent in agents], names, namespace)
+    return tuple(agent for agent in agents if agent.key in chosen)
+
+
+def select_keys(keys: Sequence[Key], names: Sequence[str], namespace: str) -> frozenset[Key]:
+    """As `select_agents`, by the names of all agents."""
+    inside = {key for key in keys if namespace in ("", key.namespace)}
     chosen_names = {name_of(name) for name in names}
-    for missing in sorted(chosen_names - {agent.key.name for agent in inside}):
+    known = {key.name for key in inside}
+    for missing in sorted(chosen_names - known):
         where = f" in namespace {namespace}" if namespace else ""
-        near = difflib.get_close_matches(missing, {agent.key.name for agent in inside}, 1)
+        near = difflib.get_close_matches(missing, known, 1)
         hint = f'did you mean "{near[0]}"?' if near else "`gitops-ds get` lists them"
         raise errors.NoMatch(f'daemonsets.apps "{missing}" not found{where}: {hint}')
-    return tuple(agent for agent in inside if not chosen_names or agent.key.name in chosen_names)
+    return frozenset(key for key in inside if not chosen_names or key.name in chosen_names)
 
 
 def check_in_git(agent: Agent) -> None:

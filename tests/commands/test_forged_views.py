@@ -21,7 +21,7 @@ from gitops_ds.core.rollouts.staged_rollout import HoldKind
 from gitops_ds.rollouts.state import keys, rollout_ledger
 from gitops_ds.rollouts.state.daemonset_statements import RolloutPhase
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
-from gitops_ds.status import agents
+from gitops_ds.status import agent_lists, agents
 from gitops_ds.status.agents import Agent
 from gitops_ds.status.tracker import StatusTracker
 from gitops_ds.testing.simulator.faults import failure
@@ -47,7 +47,7 @@ async def waited(scene: Scene, cluster: ClusterReader | None = None) -> list[str
 
 async def listed_agents(scene: Scene) -> tuple[Agent, ...]:
     now = scene.cluster.server.now()
-    return await agents.list_agents(scene.cluster.client("person"), "gitops-ds", now)
+    return await agent_lists.list_agents(scene.cluster.client("person"), "gitops-ds", now)
 
 
 async def shown(scene: Scene) -> Agent:

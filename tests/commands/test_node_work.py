@@ -14,7 +14,7 @@ from gitops_ds.core.objects import CONFIG_MAP, Body, CommitId
 from gitops_ds.core.startup_taints import OWN, StartupTaintPolicy
 from gitops_ds.deploy import state_store
 from gitops_ds.kube.apimachinery import agent_records
-from gitops_ds.status import agents
+from gitops_ds.status import agent_lists
 from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator import virtual_time
 from tests.controller.test_startup_taints import begin, joining, required
@@ -63,7 +63,7 @@ async def test_the_waits_are_those_of_the_service() -> None:
         (wait,) = document["waitsFor"]
         assert (wait["namespace"], wait["name"]) == ("default", "agent")
         assert wait["reason"] in ("ErrImagePull", "ImagePullBackOff")
-        (agent,) = await agents.list_agents(there.people, "gitops-ds", now, lambda _: None)
+        (agent,) = await agent_lists.list_agents(there.people, "gitops-ds", now, lambda _: None)
         (state,) = (await state_store.load_all(there.people, SPACE)).values()
         (listed,) = node_work.of_agent(agent.seen, state, StartupTaintPolicy())
         assert {**listed, "namespace": "default", "name": "agent"} == {**wait, "node": "node-2"}

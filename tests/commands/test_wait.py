@@ -21,7 +21,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.deploy import source_status_store, state_store
 from gitops_ds.kube.apimachinery import timestamps
 from gitops_ds.rollouts.state import keys
-from gitops_ds.status import agent_json, agents
+from gitops_ds.status import agent_json, agent_lists, agents
 from gitops_ds.status.agents import Agent
 from gitops_ds.testing.simulator import Client, virtual_time
 from gitops_ds.testing.simulator.faults import SimulatedRequest, failure
@@ -218,7 +218,7 @@ async def test_a_viewer_without_a_right_to_nodes_gets_the_counts_of_the_daemonse
         there.begin()
         await attend(there)
         viewer, messages = blind(there, NODE), list[str]()
-        [agent] = await agents.list_agents(
+        [agent] = await agent_lists.list_agents(
             viewer, "gitops-ds", virtual_time.clock()(), messages.append
         )
         assert (agent.health.state, agent.health.message) == (

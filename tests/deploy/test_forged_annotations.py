@@ -24,7 +24,7 @@ from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.rollouts.state import announced_daemonsets, keys, proofs, rollout_ledger
 from gitops_ds.rollouts.state.announced_daemonsets import DaemonSetWrite
 from gitops_ds.rollouts.state.daemonset_statements import RolloutPhase
-from gitops_ds.status import agents
+from gitops_ds.status import agent_lists, agents
 from gitops_ds.testing.simulator import PodFault, Trouble
 from gitops_ds.testing.simulator import faults as simulator_faults
 from gitops_ds.testing.simulator.faults import RequestFault, Silence, SimulatedRequest
@@ -85,7 +85,7 @@ async def test_a_forged_annotation_changes_no_node_and_is_named(
     assert hold is not None
     assert (hold.kind, named in hold.reason) == (HoldKind.EDITED, True)
     now = scene.cluster.server.now()
-    (agent,) = await agents.list_agents(scene.cluster.client("person"), "gitops-ds", now)
+    (agent,) = await agent_lists.list_agents(scene.cluster.client("person"), "gitops-ds", now)
     assert agent.hold == hold
     assert agent.owner == "test"
 
@@ -122,7 +122,7 @@ async def test_a_rollout_whose_owner_label_was_edited_ends(
     patch = {"metadata": {"labels": {names.OWNER_LABEL: label}}}
     await scene.cluster.client("mallory").patch(DAEMONSET, "default", "agent", patch)
     now = scene.cluster.server.now()
-    (agent,) = await agents.list_agents(scene.cluster.client("person"), "gitops-ds", now)
+    (agent,) = await agent_lists.list_agents(scene.cluster.client("person"), "gitops-ds", now)
     assert (agent.owner, agents.is_copy(agent)) == ("test", False)
     assert agent.state.inventory
     await scene.until(lambda: len(scene.on("2")) == NODES, minutes=15)

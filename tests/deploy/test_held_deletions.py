@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds.core.sources.source_status import Condition
 from gitops_ds.ownership.options import ApplyOptions, Guards
-from gitops_ds.status import agents
+from gitops_ds.status import agent_lists, agents
 from gitops_ds.testing.simulator import virtual_time
 from tests.deploy.test_loop import AGENT, History, Scene, play
 
@@ -78,7 +78,7 @@ def test_a_commit_that_leaves_most_objects_out_is_held_and_deletes_nothing(case:
         await scene.settle()
         await asyncio.sleep(60)
         assert scene.loop.status.condition is condition, scene.loop.status.message
-        listed = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
+        listed = await agent_lists.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
         assert sorted(agent.key.name for agent in listed) == NAMES
         left = {agent.key.name: agents.sync_of(agent) for agent in listed}
         assert "Held" in {sync for sync, _ in left.values()} or condition is Condition.REJECTED

@@ -17,7 +17,7 @@ from gitops_ds.core.rollouts.staged_rollout import HoldKind, StageHold
 from gitops_ds.kube.apimachinery import pods
 from gitops_ds.rollouts.controller.rollouts import WRITE_REFUSED_FOR
 from gitops_ds.rollouts.views import staged_rollouts
-from gitops_ds.status import agents
+from gitops_ds.status import agent_lists
 from gitops_ds.testing.simulator.faults import RequestFault, Silence, SimulatedRequest, failure
 from tests.deploy.rollout_scene import NODES, Scene, play
 
@@ -140,7 +140,7 @@ def test_refused_pods_are_a_hold_in_the_objects_of_the_cluster_written_once() ->
 async def _shown(scene: Scene) -> StageHold | None:
     """The hold that a command reads, beside a service."""
     now = scene.cluster.server.now()
-    (agent,) = await agents.list_agents(scene.cluster.client("person"), "gitops-ds", now)
+    (agent,) = await agent_lists.list_agents(scene.cluster.client("person"), "gitops-ds", now)
     return agent.hold
 
 

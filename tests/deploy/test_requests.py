@@ -24,7 +24,7 @@ from gitops_ds.notify.kube_events import InvolvedObject
 from gitops_ds.notify.notifications import MessageFormat, NotificationBatch, NotificationBuilder
 from gitops_ds.ownership.options import ApplyOptions, Guards
 from gitops_ds.service.notifications import commit_progress
-from gitops_ds.status import agents
+from gitops_ds.status import agent_lists, agents
 from gitops_ds.testing.simulator import virtual_time
 from tests.deploy import test_loop
 from tests.deploy.test_loop import AGENT, Scene, config_maps, edit
@@ -211,7 +211,7 @@ async def test_one_agent_is_suspended_and_the_others_go_on(scene: Scene, /) -> N
     assert "DaemonSet default/agent" in shown.message
     syncs = {
         agent.key.name: agents.sync_of(agent)[0]
-        for agent in await agents.list_agents(scene.cluster, "gitops-ds", shown.written)
+        for agent in await agent_lists.list_agents(scene.cluster, "gitops-ds", shown.written)
     }
     assert syncs == {"agent": "OutOfSync", "more": "Synced"}
     messages = {

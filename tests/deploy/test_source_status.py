@@ -27,7 +27,7 @@ from gitops_ds.deploy.revision_selector import RevisionSource
 from gitops_ds.deploy.target import DeployTarget
 from gitops_ds.notify import kube_events, log_lines, metrics, notifications
 from gitops_ds.notify.kube_events import InvolvedObject
-from gitops_ds.status import agents
+from gitops_ds.status import agent_lists, agents
 from gitops_ds.testing.simulator import virtual_time
 from tests.deploy import test_loop
 from tests.deploy.test_loop import AGENT, History, Scene, edit
@@ -63,7 +63,7 @@ async def test_a_copy_has_no_commit_and_no_owner(scene: Scene, /, renamed: bool)
     await scene.cluster.create(DAEMONSET, {**body, "metadata": {**copied, **kept}})
     await scene.settle()
     now = virtual_time.clock()()
-    original, copied_agent = await agents.list_agents(scene.cluster, "gitops-ds", now)
+    original, copied_agent = await agent_lists.list_agents(scene.cluster, "gitops-ds", now)
     assert agents.commit_of(original) == scene.history.id(0)
     assert original.owner
     assert agents.commit_of(copied_agent) == ""
@@ -99,7 +99,7 @@ TROUBLES = {
 
 
 async def sync(scene: Scene) -> tuple[str, str]:
-    [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
+    [agent] = await agent_lists.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
     return agents.sync_of(agent)
 
 
@@ -115,7 +115,7 @@ async def test_a_problem_is_shown_in_every_output(scene: Scene, /, condition: Co
     state, why = await sync(scene)
     assert (state, bool(why)) == (effect.sync, True)
     assert tables.apart(
-        await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
+        await agent_lists.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
     ) == [f"{state} (1 DaemonSet): {why}"]
     [shown] = await sources.read(scene.cluster, "gitops-ds", virtual_time.clock()())
     assert (shown.condition, shown.applied, shown.message) == (
@@ -199,10 +199,10 @@ async def test_without_a_service_nothing_is_in_sync_and_no_commit_is_claimed_for
     scene.loop.stop()
     await asyncio.sleep(10)
     assert await sync(scene) == ("Unknown", agents.UNFOLLOWED)
-    [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
+    [agent] = await agent_lists.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
     assert agents.commit_of(agent) == scene.history.id(0)
     await edit(scene.cluster, "3")
-    [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
+    [agent] = await agent_lists.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
     assert agents.commit_of(agent) == ""
 
 

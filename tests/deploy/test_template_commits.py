@@ -26,7 +26,7 @@ from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import state_store
 from gitops_ds.ownership.options import ApplyOptions
-from gitops_ds.status import agent_json
+from gitops_ds.status import agent_json, agent_lists
 from gitops_ds.status import agents as fleet_agents
 from gitops_ds.status.agents import Agent
 from gitops_ds.testing import simulator
@@ -129,7 +129,7 @@ def play(
 
 async def agent_of(scene: Scene, name: str = "agent") -> Agent:
     now = scene.cluster.server.now()
-    agents = await fleet_agents.list_agents(scene.cluster, "gitops-ds", now)
+    agents = await agent_lists.list_agents(scene.cluster, "gitops-ds", now)
     return fleet_agents.find_agent(agents, name, "default")
 
 

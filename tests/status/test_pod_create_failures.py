@@ -17,7 +17,7 @@ from gitops_ds.core.decision import Powers
 from gitops_ds.core.health import Blame, HealthState
 from gitops_ds.core.objects import DAEMONSET, EVENT, Resource
 from gitops_ds.kube.apimachinery import timestamps
-from gitops_ds.status import agent_healths, agent_json, agents, reporter
+from gitops_ds.status import agent_healths, agent_json, agent_lists, reporter
 from gitops_ds.status.reporter import PodCreateFailureWatcher
 from gitops_ds.status.tracker import StatusTracker
 from gitops_ds.testing.simulator import virtual_time
@@ -174,7 +174,7 @@ async def test_the_command_line_agrees_with_the_service() -> None:
         await refuse(there, 1, uid)
         await asyncio.sleep(3 * reporter.REFUSALS_EVERY)
         [service] = tracker.agents()
-        [looked] = await agents.list_agents(there.people, "gitops-ds", virtual_time.clock()())
+        [looked] = await agent_lists.list_agents(there.people, "gitops-ds", virtual_time.clock()())
         assert (looked.health.state, looked.health.message) == (
             service.health.state,
             service.health.message,

@@ -23,7 +23,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.notify.metrics import Metrics, MetricsSource
 from gitops_ds.rollouts.state import keys
 from gitops_ds.service.web.page.pages import Book
-from gitops_ds.status import agent_json, agents, health, reporter
+from gitops_ds.status import agent_json, agent_lists, health, reporter
 from gitops_ds.status.agents import Agent
 from tests.page.fleets import Show
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
@@ -180,7 +180,7 @@ def test_commands_show_the_hold_of_nodes_with_other_pods() -> None:
     there = watched({**FAST, "stages": [{**canary, "nodesWhen": "idle"}, rest]})
     there.commit(SECOND)
     cluster: Any = Lists(there.world)
-    [agent] = asyncio.run(agents.list_agents(cluster, "gitops-ds", there.world.now))
+    [agent] = asyncio.run(agent_lists.list_agents(cluster, "gitops-ds", there.world.now))
     assert agent.hold is not None
     assert agent.hold.kind is HoldKind.IDLE
     assert "2 nodes with other pods (nodesWhen: idle)" in surfaces(agent)["status"]

@@ -12,7 +12,7 @@ from gitops_ds.core.health import Health
 from gitops_ds.core.objects import EVENT, POD, Resource
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import timestamps
-from gitops_ds.status import agent_healths, agents
+from gitops_ds.status import agent_healths, agent_lists
 from gitops_ds.testing.simulator import Behaviour, Client, PodFault, Trouble, virtual_time
 from tests.apimachinery.kubelet_pods import READINESS
 from tests.controller.test_pod_warnings import EventServer, unready
@@ -75,7 +75,9 @@ async def test_the_service_and_the_commands_show_the_event_of_a_probe() -> None:
             await asyncio.sleep(30)
             [agent] = tracker.agents()
             assert message(agent.health) == f"Starting: {SHOWN}"
-            [listed] = await agents.list_agents(there.people, "gitops-ds", virtual_time.clock()())
+            [listed] = await agent_lists.list_agents(
+                there.people, "gitops-ds", virtual_time.clock()()
+            )
             assert message(listed.health) == f"Starting: {SHOWN}"
             await asyncio.sleep(60)
             [agent] = tracker.agents()
@@ -89,7 +91,7 @@ async def test_a_command_without_permission_to_list_events_shows_the_status() ->
         await asyncio.sleep(700)
         await report_event(there)
         client: Any = Account(there.people, may=False)
-        [listed] = await agents.list_agents(client, "gitops-ds", virtual_time.clock()())
+        [listed] = await agent_lists.list_agents(client, "gitops-ds", virtual_time.clock()())
         assert message(listed.health) == "NotReady: containers with unready status"
 
 

@@ -39,7 +39,7 @@ from gitops_ds.core.rollouts.proven_templates import ProofKind, TemplateProof
 from gitops_ds.kube.apimachinery import revisions
 from gitops_ds.ownership import field_managers
 from gitops_ds.rollouts.state import keys, proofs
-from gitops_ds.status import agents
+from gitops_ds.status import agent_lists, agents
 from gitops_ds.testing.simulator.faults import SimulatedRequest
 from tests.worlds import staged_oracle
 from tests.worlds.staged_git import BAD, GOOD, MUTE, NAME, Content, template_id
@@ -404,7 +404,7 @@ class Judge:
             {frozenset(template) for template in templates.values() if template}
         ) <= 1 and not self._differs(templates):
             return
-        fleet = await agents.list_agents(cluster, "gitops-ds", epoch + now)
+        fleet = await agent_lists.list_agents(cluster, "gitops-ds", epoch + now)
         agent = next((one for one in fleet if one.key.name == NAME), None)
         content = oracle.history.content(agents.commit_of(agent)) if agent is not None else None
         if agent is None or content is None:

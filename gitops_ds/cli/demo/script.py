@@ -45,6 +45,7 @@ from gitops_ds.deploy.pipeline.change_forecast import StagedForecasts
 from gitops_ds.deploy.plan import printers
 from gitops_ds.notify import log_lines
 from gitops_ds.source.git import local_worktree
+from gitops_ds.status import agent_lists
 from gitops_ds.status import agents as fleet_agents
 from gitops_ds.status.agents import Agent
 from gitops_ds.testing.simulator import NodeSpec, virtual_time
@@ -96,7 +97,7 @@ def run(story: Coroutine[Any, Any, None], speed: float) -> None:
 async def _look(stage: DemoStage, name: str = STAR) -> tuple[Agent, ...]:
     """All agents; prints the agent of the scene."""
     now = stage.cluster.server.now()
-    agents = await fleet_agents.list_agents(stage.cluster, "gitops-ds", now)
+    agents = await agent_lists.list_agents(stage.cluster, "gitops-ds", now)
     for agent in agents:
         if agent.key.name == name:
             stage.show(agent, now)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.core.sources.bundle import Requirement
     from gitops_ds.core.startup_taints import StartupTaintPolicy
     from gitops_ds.kube.apimachinery import jsonpath
+    from gitops_ds.status.agent_lists import AgentScope
     from gitops_ds.status.agents import Agent
 
 _NODE_WORDS = frozenset(("no", "node", "nodes"))
@@ -47,6 +48,13 @@ class GetArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs
 
         first = self.what[0].lower() if self.what else ""
         return self.what[1:] if first in agents.KIND_WORDS or self.of_nodes else self.what
+
+    @property
+    def scope(self) -> AgentScope:
+        """The DaemonSets that may be selected."""
+        from gitops_ds.status.agent_lists import AgentScope
+
+        return AgentScope(self.names, self.chosen_namespace)
 
     @property
     def of_nodes(self) -> bool:
@@ -153,12 +161,13 @@ def _policy(settings: str | None) -> StartupTaintPolicy | None:
 
 async def _get(args: GetArgs) -> int:
     from gitops_ds.cli.get import tables
-    from gitops_ds.status import agent_json
-    from gitops_ds.status import agents as fleet_agents
+    from gitops_ds.status import agent_json, agent_lists
 
     now = time.time()
     async with args.open_cluster() as cluster:
-        agents = await fleet_agents.list_agents(cluster, args.state_namespace, now, options.say)
+        agents = await agent_lists.list_agents(
+            cluster, args.state_namespace, now, options.say, args.scope
+        )
     chosen = list_options.in_order(_selected(args, agents), args.sort_by, agent_json.as_json)
     if not args.output.is_table:
         document = _document(chosen, single=len(args.names) == 1 and len(chosen) == 1)

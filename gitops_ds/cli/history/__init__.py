@@ -60,10 +60,14 @@ async def history(args: HistoryArgs) -> int:
     from gitops_ds.core.redaction import objects
     from gitops_ds.deploy.pipeline import open_repository
     from gitops_ds.ownership import diff
+    from gitops_ds.status import agent_lists
     from gitops_ds.status import agents as fleet_agents
 
     async with args.open_cluster() as cluster:
-        agents = await fleet_agents.list_agents(cluster, args.state_namespace, time.time())
+        scope = agent_lists.AgentScope((args.name,), args.chosen_namespace)
+        agents = await agent_lists.list_agents(
+            cluster, args.state_namespace, time.time(), scope=scope
+        )
     agent = fleet_agents.find_agent(agents, args.name, args.chosen_namespace)
     if args.number is not None:
         revision = revision_history.revision_of(agent, args.number)

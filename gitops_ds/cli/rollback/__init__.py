@@ -62,10 +62,14 @@ async def rollback(args: RollbackArgs) -> int:
     from gitops_ds.cli.commits import git_commit
     from gitops_ds.cli.rollback import rollback_commit
     from gitops_ds.core import errors
+    from gitops_ds.status import agent_lists
     from gitops_ds.status import agents as fleet_agents
 
     async with args.open_cluster() as cluster:
-        agents = await fleet_agents.list_agents(cluster, args.state_namespace, time.time())
+        scope = agent_lists.AgentScope((args.name,), args.namespace)
+        agents = await agent_lists.list_agents(
+            cluster, args.state_namespace, time.time(), scope=scope
+        )
     agent = fleet_agents.find_agent(agents, args.name, args.namespace)
     fleet_agents.check_in_git(agent)
     target = await git_commit.on_server(args.repository_ref(), args.proposal(args.named_forge()))

@@ -55,7 +55,7 @@ async def status(args: StatusArgs) -> int:
 
     from gitops_ds.cli.get import node_work
     from gitops_ds.cli.wait import watched_agents
-    from gitops_ds.status import agents as fleet_agents
+    from gitops_ds.status import agent_lists
 
     async with args.open_cluster() as cluster:
         policy = await node_work.policy_of_service(cluster, args.state_namespace)
@@ -64,8 +64,12 @@ async def status(args: StatusArgs) -> int:
             watch = watched_agents.WatchOptions(args.state_namespace, time.time, options.say)
             await watched_agents.follow(cluster, watch, printer.show, args.agent_of)
             return 0
-        agents = await fleet_agents.list_agents(
-            cluster, args.state_namespace, time.time(), options.say
+        agents = await agent_lists.list_agents(
+            cluster,
+            args.state_namespace,
+            time.time(),
+            options.say,
+            agent_lists.AgentScope((args.name,), args.chosen_namespace),
         )
     printer.show(args.agent_of(agents))
     return 0

@@ -46,11 +46,14 @@ async def trace(args: TraceArgs) -> int:
     """
     from gitops_ds.cli.trace import traced_pods
     from gitops_ds.deploy.pipeline import open_repository
-    from gitops_ds.status import agents as fleet_agents
+    from gitops_ds.status import agent_lists
 
     kind, name = traced_pods.parse_target(args.what)
+    scope = agent_lists.AgentScope((name,) if kind == "ds" else (), args.namespace)
     async with args.open_cluster() as cluster:
-        agents = await fleet_agents.list_agents(cluster, args.state_namespace, time.time())
+        agents = await agent_lists.list_agents(
+            cluster, args.state_namespace, time.time(), scope=scope
+        )
     named = open_repository.named(args.directory, args.path)
     found = traced_pods.found(agents, kind, name, args.namespace)
 

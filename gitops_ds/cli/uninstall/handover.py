@@ -107,7 +107,7 @@ async def read(cluster: ClusterReader, namespace: str, owner: str) -> Handover:
 async def _tainted(cluster: ClusterReader) -> tuple[str, ...]:
     """The nodes with our startup taint; none if nodes may not be listed."""
     try:
-        listed = map(nodes.node_of, (await cluster.list(NODE)).items)
+        listed = map(nodes.node_of, (await cluster.list(NODE, Selection(brief=True))).items)
     except errors.Forbidden:
         return ()
     own = startup_taints.OWN.key

@@ -27,7 +27,7 @@ from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import source_status_store, state_store
 from gitops_ds.rollouts.state import target_revisions
-from gitops_ds.status import agents
+from gitops_ds.status import agent_lists, agents
 from gitops_ds.status.agents import Agent
 from gitops_ds.status.tracker import StatusTracker
 
@@ -126,6 +126,10 @@ class _Wait(msgspec.Struct):
     includes: _Includes
     staged: Agent | None = None
 
+    @property
+    def _scope(self) -> agent_lists.AgentScope:
+        return agent_lists.AgentScope((self.options.name,), self.options.namespace)
+
     def _agent(self, fleet: tuple[Agent, ...]) -> Agent:
         return agents.find_agent(fleet, self.options.name, self.options.namespace)
 
@@ -192,7 +196,11 @@ class _Wait(msgspec.Struct):
             except errors.FailedRollout as error:
                 failed = error
             now = options.clock()
-            agent = self._agent(await agents.list_agents(self.cluster, self.state_namespace, now))
+            agent = self._agent(
+                await agent_lists.list_agents(
+                    self.cluster, self.state_namespace, now, scope=self._scope
+                )
+            )
             if edit := _edited(agent, failed):
                 self.report(f"{agent.key}: {edit}")
             elif failed is not None:

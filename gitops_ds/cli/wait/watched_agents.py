@@ -20,7 +20,7 @@ from gitops_ds.core.cluster import ClusterReader
 from gitops_ds.core.events.base import Event, WatchFailed
 from gitops_ds.daemonset import competing_controller
 from gitops_ds.deploy import source_status_store
-from gitops_ds.status import agents
+from gitops_ds.status import agent_lists
 from gitops_ds.status import agents as fleet_agents
 from gitops_ds.status.agents import Agent, Owners
 from gitops_ds.status.tracker import StatusTracker
@@ -137,7 +137,7 @@ async def polled_agents(
 
     while True:
         try:
-            yield await agents.list_agents(cluster, state_namespace, clock(), once)
+            yield await agent_lists.list_agents(cluster, state_namespace, clock(), once)
         except errors.ClusterError as error:
             if not error.retryable:
                 raise

@@ -13,8 +13,7 @@ import msgspec
 
 from gitops_ds.core import errors, names
 from gitops_ds.core.change import Plan
-from gitops_ds.core.cluster import ClusterReader, Selection
-from gitops_ds.core.daemonset import DaemonSet
+from gitops_ds.core.cluster import ClusterReader
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.live import Live
@@ -25,6 +24,7 @@ from gitops_ds.core.skip_reasons import Skipped
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.core.sources.source_tree import CommitInfo
 from gitops_ds.core.values import replace
+from gitops_ds.daemonset import claims
 from gitops_ds.deploy import live_state, owner_identity, state_store
 from gitops_ds.deploy.apply.applier import AT_ONCE, PlanInputs, conflicts_of
 from gitops_ds.deploy.live_state import LocatedBundle
@@ -208,9 +208,8 @@ async def _with_pod_uses(cluster: ClusterReader, live: Live, keys: Collection[Ke
 
 async def _pod_specs(cluster: ClusterReader, body: Body) -> list[Body]:
     daemonset = daemonsets.daemonset_of(body)
-    which = Selection(namespace=daemonset.key.namespace, labels=_selector(daemonset))
     try:
-        listing = await cluster.list(POD, which)
+        listing = await cluster.list(POD, claims.selection(daemonset))
     except errors.Forbidden:
         return []
     return [
@@ -277,25 +276,13 @@ async def _observation(cluster: ClusterReader, live: Live, key: Key) -> Observat
     """The controller's view of a DaemonSet; None without a pod."""
     daemonset = daemonsets.daemonset_of(live.objects[key])
     try:
-        listing = await cluster.list(
-            POD, Selection(namespace=key.namespace, labels=_selector(daemonset), brief=True)
-        )
+        listing = await cluster.list(POD, replace(claims.selection(daemonset), brief=True))
     except errors.Forbidden:
         return None
     matching = sorted(map(pods.pod_of, listing.items), key=lambda pod: pod.name)
     ours = tuple(pod for pod in matching if pod.owner is None or pod.owner.uid == daemonset.uid)
     seen = Observation(0.0, daemonset, live.nodes or (), ours, live.revisions.get(key, ()))
     return seen if ours and daemonset.selector else None
-
-
-def _selector(daemonset: DaemonSet) -> str:
-    """The part of a selector that a list supports; the rest is compared afterwards."""
-    one = [
-        requirement
-        for requirement in daemonset.selector or ()
-        if requirement.operator == "In" and len(requirement.values) == 1
-    ]
-    return ",".join(f"{requirement.key}={requirement.values[0]}" for requirement in one)
 
 
 async def dry_run(inputs: PlanInputs, manifests: Iterable[Manifest]) -> Mapping[Key, DryRunResult]:

@@ -1,0 +1,140 @@
+"""Some agents have the same status as in a list of all, from fewer pods; of pods and nodes no
+command requests more than the fields that decisions read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gitops_ds.cli.get import node_work
+from gitops_ds.core import errors
+from gitops_ds.core.cluster import EVERYTHING, Listing, Selection
+from gitops_ds.core.objects import DAEMONSET, NAMESPACE, NODE, POD, Key, Resource
+from gitops_ds.core.startup_taints import StartupTaintPolicy
+from gitops_ds.status import agent_lists
+from gitops_ds.status.agent_lists import EVERY, AgentScope
+from gitops_ds.status.agents import Agent
+from gitops_ds.testing.simulator import virtual_time
+from tests.rollouts.rollout_world import SECOND
+from tests.simulator.setup import Setup, daemonset, set_up
+from tests.status.staged_world import FAST, watched
+from tests.status.test_shown_holds import Lists
+
+BRIEF = Selection(brief=True)
+SCOPES = (
+    *(AgentScope((name,), space) for name in ("agent", "many") for space in ("", "default")),
+    AgentScope(("ds/agent", "many")),
+    AgentScope((), "other"),
+    AgentScope((), "default"),
+)
+
+
+class Recorded:
+    """A cluster, and the selections of the lists of pods and nodes."""
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+        self.pods: list[Selection] = []
+        self.nodes: list[Selection] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
+        if resource in (POD, NODE):
+            (self.pods if resource == POD else self.nodes).append(which)
+        listing: Listing = await self._cluster.list(resource, which)
+        return listing
+
+
+def bodies() -> Iterator[dict[str, Any]]:
+    """DaemonSets: one of the same name in another namespace, one with a selector that a list
+    supports in part, one with a bad image, and more of a namespace than have lists of their own.
+    """
+    yield named("agent", "other", {"matchLabels": {"app": "agent"}})
+    several = {"key": "kind", "operator": "In", "values": ["many", "more"]}
+    selector = {"matchLabels": {"app": "many"}, "matchExpressions": [several]}
+    yield named("many", "default", selector, {"app": "many", "kind": "more"})
+    yield named("broken", "other", {"matchLabels": {"app": "b"}}, {"app": "b"}, "agent:bad")
+    for number in range(10):
+        labels = {"app": f"a-{number}"}
+        yield named(f"a-{number}", "default", {"matchLabels": labels}, labels)
+
+
+def named(
+    name: str,
+    namespace: str,
+    selector: dict[str, Any],
+    labels: dict[str, str] | None = None,
+    image: str = "agent:1",
+) -> dict[str, Any]:
+    body = daemonset(image)
+    template = body["spec"]["template"]
+    if labels:
+        template = {**template, "metadata": {"labels": labels}}
+    spec = {**body["spec"], "selector": selector, "template": template}
+    return {**body, "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+async def many(there: Setup) -> None:
+    await there.people.create(NAMESPACE, {"metadata": {"name": "other"}})
+    for body in bodies():
+        await there.people.create(DAEMONSET, body)
+    there.begin()
+    await asyncio.sleep(60)
+
+
+async def test_the_agents_of_a_scope_are_those_of_the_whole_list() -> None:
+    async with set_up(3) as there:
+        await many(there)
+        now = virtual_time.clock()()
+
+        async def listed(scope: AgentScope) -> dict[Key, Agent]:
+            client: Any = Recorded(there.people)
+            found = await agent_lists.list_agents(client, "gitops-ds", now, scope=scope)
+            assert all(which.brief for which in (*client.pods, *client.nodes))
+            assert BRIEF not in client.pods or scope == EVERY
+            return {agent.key: agent for agent in found}
+
+        whole = await listed(EVERY)
+        assert len(whole) == 14
+        for scope in SCOPES:
+            names = {name.removeprefix("ds/") for name in scope.names}
+            keys = {
+                key
+                for key in whole
+                if key.name in (names or {key.name}) and scope.namespace in ("", key.namespace)
+            }
+            assert await listed(scope) == {key: whole[key] for key in keys}
+
+
+async def test_a_name_without_an_agent_has_the_nearest_one_and_lists_no_pods() -> None:
+    async with set_up(1) as there:
+        client: Any = Recorded(there.people)
+        with pytest.raises(errors.NoMatch, match='did you mean "agent"'):
+            await agent_lists.list_agents(client, "gitops-ds", 0.0, scope=AgentScope(("agnt",)))
+        assert not client.pods
+
+
+def test_during_a_rollout_the_pods_of_others_are_listed() -> None:
+    canary, rest = FAST["stages"]
+    there = watched({**FAST, "stages": [{**canary, "nodesWhen": "idle"}, rest]})
+    there.commit(SECOND)
+    client: Any = Recorded(Lists(there.world))
+    scope = AgentScope((there.world.body["metadata"]["name"],))
+    [agent] = asyncio.run(
+        agent_lists.list_agents(client, "gitops-ds", there.world.now, scope=scope)
+    )
+    assert agent.hold is not None
+    assert client.pods == [BRIEF]
+
+
+async def test_the_nodes_with_their_work_need_the_fields_that_decisions_read_only() -> None:
+    async with set_up(1) as there:
+        client: Any = Recorded(there.people)
+        await node_work.read(client, "gitops-ds", StartupTaintPolicy(), 0.0)
+        assert client.pods == client.nodes == [BRIEF]
