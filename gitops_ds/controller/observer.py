@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 
 import msgspec
 
 from gitops_ds.controller.pod_warnings import PodWarnings
 from gitops_ds.controller.watched_ledger import WatchedLedger
 from gitops_ds.core.cluster import ClusterReader, Listing, Selection, WatchEvent
-from gitops_ds.core.daemonset import DaemonSet, PodCause
+from gitops_ds.core.daemonset import DaemonSet, Pod, PodCause
 from gitops_ds.core.decision import Decision, Observation
 from gitops_ds.core.events.base import Emit, Listed, WatchFailed
 from gitops_ds.core.live import Revision
@@ -37,6 +37,8 @@ from gitops_ds.rollouts.state import daemonset_statements
 
 # seconds: interval of a list of the nodes and a reconciliation of every DaemonSet, without events
 LIST_NODES_AGAIN = 300.0
+# seconds since the last event or bookmark of a watch that is up to date
+UP_TO_DATE = 90.0
 # seconds between two lists of all kinds because of new epochs
 RELIST_INTERVAL = 30.0
 
@@ -231,6 +233,13 @@ class Observer:
         """
         now = asyncio.get_running_loop().time()
         return {resource.plural: now - at for resource, at in self._event_times.items()}
+
+    def known_pods(self, daemonset: DaemonSet) -> Sequence[Pod] | None:
+        """The pods of a DaemonSet, with orphans that it selects; None if the watch may be behind:
+        at rest, a bookmark arrives about every minute.
+        """
+        is_current = self.ages.get(POD.plural, math.inf) < UP_TO_DATE
+        return self.cache.pods_of(daemonset) if is_current else None
 
     @property
     def unready(self) -> str:

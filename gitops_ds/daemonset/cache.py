@@ -214,6 +214,10 @@ class Cache:
             unshown=self._unshown(daemonset, now),
         )
 
+    def pods_of(self, daemonset: DaemonSet) -> Sequence[Pod] | None:
+        """Its own pods and the orphans that it selects; None before all kinds were listed."""
+        return self._candidate_pods(daemonset) if self.synced else None
+
     @property
     def daemonsets(self) -> Iterable[DaemonSet]:
         """The known DaemonSets."""

@@ -5,11 +5,12 @@ the objects.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
 from gitops_ds.core.cluster import Cluster, ClusterReader
+from gitops_ds.core.daemonset import DaemonSet, Pod
 from gitops_ds.core.live import Revision
 from gitops_ds.core.objects import CommitId, Key
 from gitops_ds.deploy import deletion_contents
@@ -20,13 +21,18 @@ async def _no_announcement(_writes: Iterable[DaemonSetWrite]) -> None:
     """Stores nothing: without a ledger every annotation counts."""
 
 
+# The pods of a DaemonSet and the orphans that it selects, by watches; None if they may be outdated.
+KnownPods = Callable[[DaemonSet], Sequence[Pod] | None]
+
+
 class PlanTarget(msgspec.Struct, frozen=True):
     """The cluster, the namespace of the state, the owner id of the objects, and the clock there.
 
     `wrote` is called for each written object with its version, "" for a deletion. `contents` lists
     the contents of a Namespace that would be deleted. `contains`: whether a commit is in the
     history of the repository. `unused` are former ids of the owner without objects. `attested`
-    returns a revision with only the records that the service wrote.
+    returns a revision with only the records that the service wrote. `known_pods` are pods that need
+    no list.
     """
 
     cluster: ClusterReader
@@ -40,6 +46,7 @@ class PlanTarget(msgspec.Struct, frozen=True):
     contains: Callable[[CommitId], Awaitable[bool]] | None = None
     unused: frozenset[str] = frozenset()
     attested: Callable[[Revision], Revision] = lambda revision: revision
+    known_pods: KnownPods = lambda _: None
 
     def for_writes(self, cluster: Cluster) -> DeployTarget:
         """The same target, with the cluster as one that may be written."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -58,7 +58,7 @@ def assemble(context: ServiceContext) -> ServiceParts:
     ledger = _ledger(context)
     if ledger is not None:
         controller.attest(ledger)
-    deployers = list(_deployers(context, controller.claim, ledger))
+    deployers = list(_deployers(context, controller, ledger))
     if service.startup_taints is not None:
         _enable_startup_taints(context, controller, deployers)
     target = reporter.StatusTarget(
@@ -135,7 +135,7 @@ def _ledger(context: ServiceContext) -> RolloutLedger | None:
 
 
 def _deployers(
-    context: ServiceContext, claim: Callable[..., None], ledger: RolloutLedger | None
+    context: ServiceContext, controller: Controller, ledger: RolloutLedger | None
 ) -> Iterable[GitDeployer | TemplateDeployer]:
     """The deployer of the templates in the cluster, and one for each repository. A service without
     either paces the agents of all owners.
@@ -143,7 +143,7 @@ def _deployers(
     service = context.service
     if not service.repositories and service.templates is None:
         return
-    claim()
+    controller.claim()
     # Git, the renderer and the scheduler take 10 MiB, which a controller alone does not need.
     from gitops_ds.deploy.object_claims import Claims, Rank
     from gitops_ds.service import prepare_process, template_deployer
@@ -157,7 +157,8 @@ def _deployers(
         claims.bodies = context.owned
     shared = DeployerContext(
         **msgspec.structs.asdict(context),
-        claim=claim,
+        claim=controller.claim,
+        known_pods=controller.observer.known_pods,
         ledger=ledger,
         claims=claims,
         preparing=prepare_process.Preparing(
@@ -167,7 +168,7 @@ def _deployers(
     if (chosen := service.chosen_templates) is not None:
         part = template_deployer.TemplateDeployer(shared, chosen)
         shared.owners[part.owner] = template_deployer.NAME
-        claim(part.owner)
+        controller.claim(part.owner)
         yield part
     for settings in service.repositories:
         yield git_deployer.GitDeployer(shared, settings)

@@ -8,6 +8,7 @@ import msgspec
 
 from gitops_ds.core.live import Revision
 from gitops_ds.deploy.object_claims import Claims
+from gitops_ds.deploy.target import KnownPods
 from gitops_ds.rollouts.state.announced_daemonsets import DaemonSetWrite
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.service import prepare_process
@@ -19,11 +20,13 @@ from gitops_ds.source.sandbox.turns import Turns
 class DeployerContext(ServiceContext, frozen=True, kw_only=True):
     """The context of the service with the state of its deployers; `owners` maps the ids of owners
     to their repositories, and `claim` gets each id with its approvers: the controller paces the
-    agents of no other owner. `ledger` has the records of rollouts that count.
+    agents of no other owner. `ledger` has the records of rollouts that count, `known_pods` the
+    pods that the controller watches.
     """
 
     claim: Callable[..., None] = lambda *owners, approvers=(): None
     ledger: RolloutLedger | None = None
+    known_pods: KnownPods = lambda _: None
     owners: dict[str, str] = msgspec.field(default_factory=dict)
     claims: Claims = msgspec.field(default_factory=Claims)
     fetching: Turns = msgspec.field(default_factory=lambda: Turns(memory.here().fetches))

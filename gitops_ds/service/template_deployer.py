@@ -62,6 +62,7 @@ class TemplateDeployer(runnable.DeployerPart):
             chosen.owner,
             TEMPLATES,
             attested=context.attested,
+            known_pods=context.known_pods,
             announce=context.announce,
         )
         about = InvolvedObject(

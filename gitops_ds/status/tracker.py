@@ -170,7 +170,7 @@ class StatusTracker:
                     for agent in self.agents()
                     if agent.owner or not agent.seen.daemonset.uid
                 }
-                self.wake(ours | self._applied())
+                self._restate(ours | self._applied())
             case ActionFailed(daemonset=key, action=CreatePod(), error=error) if is_refusal(error):
                 self._memory(key).refused = str(error)
                 self.wake({key})
@@ -185,6 +185,26 @@ class StatusTracker:
                 self._memory(key).refused = ""
             case _:
                 pass
+
+    def _restate(self, keys: Set[Key]) -> None:
+        """Gives agents the state of their owner and the status of its repository. Their health does
+        not depend on them; a missing agent is updated as a whole.
+        """
+        states, sources = self._states(), self._sources()
+        changed, missing = set[Key](), set[Key]()
+        for key in keys - self._due:
+            before = self._agents.get(key)
+            if before is None or not before.seen.daemonset.uid:
+                missing.add(key)
+                continue
+            owner = fleet_agents.owner(before.seen)
+            after = replace(before, state=states.get(owner, NOTHING), source=sources.get(owner))
+            self._agents[key] = after
+            if not _same(before, after):
+                changed.add(key)
+        self._publish(changed)
+        if missing:
+            self.wake(missing)
 
     def refuse(self, key: Key, why: str) -> None:
         """Sets the reason why the pods of an agent are refused; empty if they are not."""

@@ -10,7 +10,7 @@ from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.base import Decided
 from gitops_ds.core.events.deployer import Reconciled
 from gitops_ds.core.health import HealthState
-from gitops_ds.core.objects import DAEMONSET, Key
+from gitops_ds.core.objects import DAEMONSET, CommitId, Key
 from gitops_ds.core.sources.source_status import Condition, SourceStatus
 from gitops_ds.status import agents
 from gitops_ds.status.tracker import OLDEST_PICTURE, Changes
@@ -99,6 +99,31 @@ async def test_an_applied_agent_that_does_not_exist_is_missing_until_it_is_no_lo
         tracker.handle(Reconciled(0.0, None, 0, ()))
         await asyncio.sleep(5)
         assert [agent.key for agent in tracker.agents()] == [KEY]
+
+
+async def test_a_reconciliation_changes_the_state_of_agents_and_evaluates_none() -> None:
+    body = daemonset()
+    metadata = {**body["metadata"], "labels": {names.OWNER_LABEL: "fleet"}}
+    states, sources = {"fleet": DeployerState()}, {"fleet": SourceStatus("fleet")}
+    async with (
+        set_up(3, {**body, "metadata": metadata}) as there,
+        tracked(there, states=lambda: states, sources=lambda: sources) as tracker,
+    ):
+        changes = tracker.changed()
+        await asyncio.sleep(30)
+        await drain(changes)
+        (before,) = tracker.agents()
+        tracker.handle(Reconciled(0.0, None, 0, ()))
+        assert await drain(changes) == set()
+        states["fleet"] = DeployerState(last_good=CommitId("a" * 40))
+        tracker.handle(Reconciled(0.0, None, 0, ()))
+        assert await drain(changes) == {KEY}
+        sources["fleet"] = SourceStatus("fleet", condition=Condition.SYNCED)
+        tracker.handle(Reconciled(0.0, None, 0, ()))
+        assert await drain(changes) == {KEY}
+        (after,) = tracker.agents()
+        assert after.seen is before.seen
+        assert (after.state, after.source) == (states["fleet"], sources["fleet"])
 
 
 async def test_on_a_picture_that_is_too_old_no_agent_is_in_sync() -> None:

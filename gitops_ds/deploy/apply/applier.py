@@ -27,6 +27,7 @@ from gitops_ds.core.objects import DAEMONSET, Body, Key, Resource
 from gitops_ds.core.skip_reasons import Skipped, SkipReason
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.deploy.plan import added_fields, apply_order, deletions, object_changes, planner
+from gitops_ds.deploy.target import KnownPods
 from gitops_ds.kube.apimachinery import builtin_resources
 from gitops_ds.ownership import object_owner, ownership, refused_writes
 from gitops_ds.ownership.field_managers import Fields
@@ -69,13 +70,14 @@ class ApplyOutcome:
 
 class PlanInputs(msgspec.Struct, frozen=True):
     """The inputs of a plan: the cluster, the resource of each object, the live objects, and the
-    context.
+    context. `known_pods` returns the pods of a DaemonSet that need no list, None without them.
     """
 
     cluster: ClusterReader
     resources: Mapping[Key, Resource]
     live: Live
     context: PlanContext
+    known_pods: KnownPods = lambda _: None
 
     def acting(self, key: Key, agent: str) -> ClusterReader:
         """The cluster, with the identity that applies this object. Raises NotPermitted if no

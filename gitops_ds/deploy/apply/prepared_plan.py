@@ -120,7 +120,7 @@ async def draft_located(
     }
     bundle = ignore_differences.over(bundle, live, options.ignore)
     live = await _with_deletions(target, bundle, live, context)
-    inputs = PlanInputs(target.cluster, resources, live, context)
+    inputs = PlanInputs(target.cluster, resources, live, context, target.known_pods)
     plan = await _plan(inputs, bundle)
     plan = replace(plan, changes=targets.with_words(plan.changes, staged.words))
     plan = _without_suspended(plan, located, inputs)
@@ -230,7 +230,7 @@ async def _plan(inputs: PlanInputs, bundle: Bundle) -> Plan:
     kept = bundle.manifests.keys() - {manifest.key for manifest in undecided}
     plan = planner.plan(bundle, live, context, answers, kept=kept)
     if moving := planner.moving(plan):
-        live = await with_pod_previews(inputs.cluster, live, moving)
+        live = await _with_pod_previews(inputs, live, moving)
         plan = planner.plan(bundle, live, context, answers, kept=kept)
     return plan
 
@@ -250,8 +250,8 @@ def _without_suspended(plan: Plan, located: LocatedBundle, inputs: PlanInputs) -
     )
 
 
-async def with_pod_previews(cluster: ClusterReader, live: Live, keys: Iterable[Key]) -> Live:
-    """Adds a preview of these DaemonSets' pods after a change: one list each.
+async def _with_pod_previews(inputs: PlanInputs, live: Live, keys: Iterable[Key]) -> Live:
+    """Adds a preview of the pods of these DaemonSets after a change: one list each, if unknown.
 
     A DaemonSet without a pod, or with pods that may not be listed, has a preview only by its nodes;
     none if nodes are unknown.
@@ -261,7 +261,7 @@ async def with_pod_previews(cluster: ClusterReader, live: Live, keys: Iterable[K
     from gitops_ds.daemonset import rollout_forecast  # few plans affect pods
 
     changing = [key for key in keys if key in live.objects]
-    observations = await asyncio.gather(*(_observation(cluster, live, key) for key in changing))
+    observations = await asyncio.gather(*(_observation(inputs, live, key) for key in changing))
     return replace(
         live,
         foresee={
@@ -272,17 +272,22 @@ async def with_pod_previews(cluster: ClusterReader, live: Live, keys: Iterable[K
     )
 
 
-async def _observation(cluster: ClusterReader, live: Live, key: Key) -> Observation | None:
+async def _observation(inputs: PlanInputs, live: Live, key: Key) -> Observation | None:
     """The controller's view of a DaemonSet; None without a pod."""
     daemonset = daemonsets.daemonset_of(live.objects[key])
-    try:
-        listing = await cluster.list(POD, replace(claims.selection(daemonset), brief=True))
-    except errors.Forbidden:
-        return None
-    matching = sorted(map(pods.pod_of, listing.items), key=lambda pod: pod.name)
-    ours = tuple(pod for pod in matching if pod.owner is None or pod.owner.uid == daemonset.uid)
-    seen = Observation(0.0, daemonset, live.nodes or (), ours, live.revisions.get(key, ()))
-    return seen if ours and daemonset.selector else None
+    found = inputs.known_pods(daemonset)
+    if found is None:
+        try:
+            which = replace(claims.selection(daemonset), brief=True)
+            listing = await inputs.cluster.list(POD, which)
+        except errors.Forbidden:
+            return None
+        found = [pods.pod_of(body) for body in listing.items]
+    ours = (pod for pod in found if pod.owner is None or pod.owner.uid == daemonset.uid)
+    sorted_pods = tuple(sorted(ours, key=lambda pod: pod.name))
+    revisions = live.revisions.get(key, ())
+    seen = Observation(0.0, daemonset, live.nodes or (), sorted_pods, revisions)
+    return seen if sorted_pods and daemonset.selector else None
 
 
 async def dry_run(inputs: PlanInputs, manifests: Iterable[Manifest]) -> Mapping[Key, DryRunResult]:

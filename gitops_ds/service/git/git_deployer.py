@@ -198,6 +198,7 @@ class GitDeployer(runnable.DeployerPart):
             contains=source.contains,
             unused=owner.unused,
             attested=context.attested,
+            known_pods=context.known_pods,
             announce=context.announce,
         )
         state = InvolvedObject(
