@@ -34,7 +34,7 @@ RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "5"))
 # The bounds: seconds of wall and of CPU from the start to readiness, MiB, milliseconds of CPU.
 READY, READY_CPU = 60.0, 20.0
 MEMORY, PEAK = 200.0, 300.0
-HEARTBEAT = 0.6
+HEARTBEAT = 0.4
 BEATS, A_SECOND = 1_000, 50  # 5,000 kubelets send 17 per second
 
 

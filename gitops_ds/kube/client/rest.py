@@ -30,7 +30,7 @@ from gitops_ds.core.cluster import (
     WatchEvent,
 )
 from gitops_ds.core.http_library import aiohttp
-from gitops_ds.core.objects import ACCESS_REVIEW, Body, Resource
+from gitops_ds.core.objects import ACCESS_REVIEW, NODE, Body, Resource
 from gitops_ds.kube.client import received_bodies, wire
 from gitops_ds.kube.client.config import ClientConfig
 from gitops_ds.kube.client.fence import Fence
@@ -42,6 +42,7 @@ FIRST_PAGE, PAGE_BYTES = 16, 8 * 1024 * 1024  # of a list whose bodies are reduc
 # The lines of a watch that arrive within this time are read together, unless they are many: so the
 # pauses do not limit a watch to a number of events per second.
 READ_SECONDS, READ_BYTES = 0.025, 65536
+NODE_SECONDS = 0.25  # the same for nodes: nearly all of their events are heartbeats
 CHUNK = 50  # objects that are decoded at a time
 _APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -200,7 +201,7 @@ class HttpReader:
             )
         ) as reply:
             try:
-                async for line in _lines(reply):
+                async for line in _lines(reply, NODE_SECONDS if resource == NODE else READ_SECONDS):
                     event = decode(line)
                     if decode is orjson.loads:
                         event["object"] = self._bodies.intern(event["object"], which.whole)
@@ -364,12 +365,12 @@ def _apply_query(manager: str, force: bool) -> Mapping[str, str]:
     return {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
 
 
-async def _lines(reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _lines(reply: aiohttp.ClientResponse, pause: float) -> AsyncIterator[bytes]:
     """Lines of any length: the reader's own `readline` is limited to some hundred KiB.
 
     A read, with the steps of the event loop around it, takes more CPU than the lines in it. So the
-    connection pauses after a small one: in a rollout lines arrive every millisecond. TLS would
-    still read each of them from the socket, up to its limit of 256 KiB.
+    connection pauses for `pause` seconds after a small one: in a rollout lines arrive every
+    millisecond. TLS would still read each of them from the socket, up to its limit of 256 KiB.
     """
     pending, loop, transport = b"", asyncio.get_running_loop(), _transport(reply)
     if (limit := getattr(transport, "set_read_buffer_limits", None)) is not None:
@@ -381,7 +382,7 @@ async def _lines(reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
                 yield line
         if len(chunk) < READ_BYTES and (transport := _transport(reply)) is not None:
             transport.pause_reading()
-            loop.call_later(READ_SECONDS, transport.resume_reading)
+            loop.call_later(pause, transport.resume_reading)
 
 
 def _transport(reply: aiohttp.ClientResponse) -> asyncio.Transport | None:
