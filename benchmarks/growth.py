@@ -1,5 +1,5 @@
 """Cost as the work grows: a check of 100, 1,000 and 10,000 manifests; the controller on 50, 500 and
-5,000 nodes; a service with 1, 10 and 50 repositories.
+5,000 nodes; a service with 1, 10 and 50 repositories, and on 1,000, 5,000 and 15,000 nodes.
 
 python -m benchmarks growth; GITOPS_DS_BENCH_RUNS (3) is the number of runs of a process, of which
 the medians count. It prints the table of docs/performance.md and writes the plot beside it.
@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -21,7 +22,16 @@ from pathlib import Path
 from statistics import linear_regression, median
 from typing import ParamSpec, TypeVar
 
-from benchmarks import cluster_objects, costs, decide, growth_plot, inputs, processes, simulated_api
+from benchmarks import (
+    cluster_objects,
+    costs,
+    decide,
+    growth_plot,
+    inputs,
+    large,
+    processes,
+    simulated_api,
+)
 from benchmarks.cluster_objects import Fleet
 from benchmarks.running_service import PROGRAM, RunningService, running
 from gitops_ds.core.objects import DAEMONSET
@@ -30,6 +40,8 @@ from gitops_ds.testing.simulator.server import Server
 from tests import gitservers
 
 MANIFESTS, NODES, REPOSITORIES = (100, 1_000, 10_000), (50, 500, 5_000), (1, 10, 50)
+LARGE = (1_000, 5_000, 15_000)
+PAGES = 20
 RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "3"))
 PLOT = Path(__file__).parents[1] / "docs/images/growth.svg"
 
@@ -66,7 +78,8 @@ def exponent(points: Sequence[tuple[float, float]]) -> float:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        rows = [checks(Path(folder)), *controllers(), *services(Path(folder))]
+        place = Path(folder)
+        rows = [checks(place), *controllers(), *services(place), *large_clusters(place)]
     print(table(rows))
     PLOT.write_text(growth_plot.svg({one.work: one.points for one in rows}), encoding="utf-8")
     print(f"\nwritten: {PLOT}", flush=True)
@@ -175,6 +188,58 @@ def services(folder: Path) -> Iterator[Growth]:
     memory = {count: one.memory for count, one in starts.items()}
     yield Growth("service, repositories: CPU", "s", cpu, (1, first.cpu))
     yield Growth("service, repositories: memory", "MiB", memory, (1, first.memory))
+
+
+def large_clusters(folder: Path) -> Iterator[Growth]:
+    """A service with an agent on all nodes: its memory, the CPU of a page of the agent, and that of
+    the command `status`; beyond those on one node.
+    """
+    costs = {
+        nodes: asyncio.run(_large_cluster(folder / f"{nodes}-nodes", nodes))
+        for nodes in (1, *LARGE)
+    }
+    for name, unit in (("memory", "MiB"), ("page", "ms"), ("status", "s")):
+        by_nodes: dict[int, float] = {nodes: getattr(one, name) for nodes, one in costs.items()}
+        what = name if name == "memory" else f"{name}, CPU"
+        yield Growth(f"an agent on all nodes: {what}", unit, by_nodes, (1, by_nodes[1]))
+
+
+@dataclass(frozen=True)
+class LargeCluster:
+    """MiB of the service, milliseconds of CPU of a page, seconds of CPU of `gitops-ds status`."""
+
+    memory: float
+    page: float
+    status: float
+
+
+async def _large_cluster(folder: Path, nodes: int) -> LargeCluster:
+    fleet = Fleet(nodes=nodes, agents=1)
+    upstream = gitservers.Upstream(folder / "upstream")
+    upstream.commit(fleet.files, "an agent")
+    cluster = Client(Server(time.time))
+    cluster_objects.prepare_simulated(cluster.server, fleet)
+    kubeconfig = folder / "kubeconfig"
+    async with simulated_api.connected(cluster, kubeconfig):
+        await asyncio.to_thread(large.apply_all, upstream, folder, kubeconfig)
+        cluster_objects.fill_simulated(cluster.server, fleet)
+        with running(kubeconfig, [upstream], folder, {"powers": "pace"}) as service:
+            await asyncio.to_thread(service.ready)
+            return await asyncio.to_thread(_views, service, kubeconfig)
+
+
+def _views(service: RunningService, kubeconfig: Path) -> LargeCluster:
+    processes.idle(service.process.pid)
+    memory = service.memory()
+    before, _ = service.cpu()
+    for _ in range(PAGES):
+        url = f"http://127.0.0.1:{service.port}/agents/default/agent-0000"
+        with urllib.request.urlopen(url) as reply:
+            reply.read()
+    page = 1_000 * (service.cpu()[0] - before) / PAGES
+    command: list[str | Path] = [PROGRAM, "status", "agent-0000", "--kubeconfig", kubeconfig]
+    runs = (processes.cost(command, kubeconfig.parent / "cache").cpu for _ in range(RUNS))
+    return LargeCluster(memory, page, median(runs))
 
 
 async def _service(folder: Path, count: int) -> Start:
