@@ -29,7 +29,7 @@ from gitops_ds.deploy.loop_inputs import (
     Publish,
 )
 from gitops_ds.deploy.loop_state import LoopPhase
-from gitops_ds.deploy.reconcile_schedule import LoopTiming, ReconcileSchedule
+from gitops_ds.deploy.loop_state_machine import LoopStateMachine, LoopTiming
 from gitops_ds.deploy.reconciler import Reconciler
 from gitops_ds.deploy.reports import LeaderEmitter
 from gitops_ds.deploy.revision_selector import RevisionSource
@@ -40,7 +40,7 @@ from gitops_ds.ownership.options import ApplyOptions
 __all__ = ["Loop", "LoopTiming"]
 
 
-class Loop(ReconcileSchedule):
+class Loop(LoopStateMachine):
     """One repository on one cluster."""
 
     def __init__(

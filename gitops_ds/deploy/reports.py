@@ -27,7 +27,8 @@ from gitops_ds.core.skip_reasons import Skipped, SkipReason
 from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import source_status_store
-from gitops_ds.deploy.reconcile_schedule import ReconcileSchedule
+from gitops_ds.deploy.loop_state_machine import LoopStateMachine
+from gitops_ds.deploy.revision_selector import SelectedRevision
 from gitops_ds.deploy.target import DeployTarget
 
 
@@ -134,6 +135,19 @@ def outcome(tip: CommitId, ended: Reconciled) -> str:
     return f"success: {applied}" + (f"; {kept}" if kept else "")
 
 
+def without_plan(selected: SelectedRevision) -> str:
+    """The outcome of a reconciliation that has no commit to apply, for its request."""
+    if selected.held:
+        why = "held"
+    elif selected.waiting:
+        why = "waiting"
+    elif selected.lost:
+        why = "not applied, and the Git server no longer has the last good one"
+    else:
+        why = "not applied, and there is no earlier good one"
+    return f"failure: commit {short(selected.tip)} is {why}"
+
+
 class StatusKeeper:
     """The status of a repository; `save` runs as long as the deployer."""
 
@@ -141,16 +155,14 @@ class StatusKeeper:
         self,
         target: DeployTarget,
         branch: Callable[[], str],
-        schedule: ReconcileSchedule,
+        machine: LoopStateMachine,
         emit: LeaderEmitter,
     ) -> None:
         """`branch` returns the name of the branch; a response of Git may change it."""
-        self.status = SourceStatus(
-            target.owner, target.repository, branch(), since=schedule.clock()
-        )
-        self._schedule, self._emit, self._branch = schedule, emit, branch
+        self.status = SourceStatus(target.owner, target.repository, branch(), since=machine.clock())
+        self._machine, self._emit, self._branch = machine, emit, branch
         self._saver = source_status_store.Saver(
-            target.cluster, target.namespace, schedule.clock, self._saw
+            target.cluster, target.namespace, machine.clock, self._saw
         )
         self.save, self.close, self.stop = self._saver.run, self._saver.close, self._saver.stop
 
@@ -163,7 +175,7 @@ class StatusKeeper:
 
     def looked(self) -> None:
         """Records a response of Git."""
-        self.status = replace(self.status, looked=self._schedule.clock())
+        self.status = replace(self.status, looked=self._machine.clock())
 
     def update(
         self,
@@ -172,9 +184,9 @@ class StatusKeeper:
         error: errors.GitopsError | None = None,
     ) -> None:
         """The status after a reconciliation. While Git does not respond, it remains unreachable."""
-        if error is None and self._schedule.state.git_failing:
+        if error is None and self._machine.state.git_failing:
             return
-        before, now = self.status, self._schedule.clock()
+        before, now = self.status, self._machine.clock()
         after = source_status_store.after(before, facts, steering, error, now)
         self.status = replace(after, branch=self._branch())
         changed = self.status != replace(before, looked=self.status.looked)

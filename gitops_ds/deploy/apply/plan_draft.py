@@ -46,7 +46,7 @@ from gitops_ds.rollouts.staging.staging import StagedBundle
 from gitops_ds.rollouts.state import attested_records, rollout_ledger
 
 
-class PreparedPlan(msgspec.Struct, frozen=True):
+class PlanDraft(msgspec.Struct, frozen=True):
     """A plan with its inputs, ready to be applied. `histories` are what is proven about templates
     afterwards.
     """
@@ -70,7 +70,7 @@ async def draft(
     *,
     live: Live | None = None,
     causes: Causes | None = None,
-) -> PreparedPlan:
+) -> PlanDraft:
     """The plan for a bundle. Without `live` objects the cluster is read; `causes` returns the
     commits of templates that the state lacks.
 
@@ -95,7 +95,7 @@ async def draft_located(
     *,
     state: DeployerState,
     live: Live | None = None,
-) -> PreparedPlan:
+) -> PlanDraft:
     """As `draft`, with a state that was read before."""
     live = live or await live_state.read(target.cluster, located.resources, target.owner)
     live = live_state.attested(live, target.attested)
@@ -124,7 +124,7 @@ async def draft_located(
     plan = await _plan(inputs, bundle)
     plan = replace(plan, changes=targets.with_words(plan.changes, staged.words))
     plan = _without_suspended(plan, located, inputs)
-    return PreparedPlan(plan, located.bundle, located.commit, inputs, state, staged.histories)
+    return PlanDraft(plan, located.bundle, located.commit, inputs, state, staged.histories)
 
 
 async def _staged(inputs: PlanInputs, bundle: Bundle) -> tuple[StagedBundle, Mapping[Key, Skipped]]:
