@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from gitops_ds.core.daemonset import DaemonSet, Pod
+from gitops_ds.core.daemonset import DaemonSet, Pod, PodContent
 from gitops_ds.core.live import Node, Revision
 from gitops_ds.core.objects import Key
-from gitops_ds.core.pod_content import PodContent
 from gitops_ds.core.required_agents import RequiredInGit
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import node_eligibility, pod_contents

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitops_ds.core.daemonset import Owner, Phase, Pod
+from gitops_ds.core.daemonset import Owner, Phase, Pod, PodContent
 from gitops_ds.core.live import Node, Taint
 from gitops_ds.core.objects import Body, Key
-from gitops_ds.core.pod_content import PodContent
 from gitops_ds.core.required_agents import RequiredInGit
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
 from gitops_ds.core.startup_taints import OWN, Enforce, StartupTaintPolicy

@@ -28,14 +28,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.deploy import live_state, owner_identity, state_store
 from gitops_ds.deploy.apply.applier import AT_ONCE, PlanInputs, conflicts_of
 from gitops_ds.deploy.live_state import LocatedBundle
-from gitops_ds.deploy.plan import (
-    deletions,
-    drift,
-    object_changes,
-    planner,
-    refusals,
-    rollout_uses,
-)
+from gitops_ds.deploy.plan import deletions, drift, object_changes, planner, refusals, rollout_uses
 from gitops_ds.deploy.target import PlanTarget
 from gitops_ds.kube.apimachinery import daemonsets, pods
 from gitops_ds.ownership import ignore_differences, object_owner, refused_writes

@@ -10,7 +10,7 @@ import msgspec
 
 from gitops_ds.core import names, plain_text
 from gitops_ds.core.cluster import ClusterReader
-from gitops_ds.core.daemonset import PodCause
+from gitops_ds.core.daemonset import PodCause, PodContent
 from gitops_ds.core.decision import (
     Action,
     CreatePod,
@@ -33,7 +33,6 @@ from gitops_ds.core.events.rollouts import (
     StagePassed,
 )
 from gitops_ds.core.objects import POD, Body, CommitId, Key
-from gitops_ds.core.pod_content import PodContent
 from gitops_ds.core.rate_limits import TokenBucket
 from gitops_ds.core.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.core.rollouts.staged_rollout import (
