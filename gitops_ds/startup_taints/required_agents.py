@@ -1,25 +1,69 @@
-"""The required agents: the nodes on which one is required, and the pods that are the agent.
+"""The required agents: those that Git requires, the nodes on which one is required, and the pods
+that are the agent.
 
-Both follow from Git and from what the service recorded when it applied it. The DaemonSet in the
-cluster adds nodes for a limited time, and removes none: others may write it. A pod is the agent if
-it belongs to the DaemonSet and runs the containers of a recorded template; its labels only name
-the one to compare.
+They follow from the selected commit of each repository and from what the service recorded when it
+applied it. The DaemonSet in the cluster adds nodes for a limited time, and removes none: others may
+write it. A pod is the agent if it belongs to the DaemonSet and runs the containers of a recorded
+template; its labels only name the one to compare.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from gitops_ds.core.daemonset import DaemonSet, Pod, PodContent
+from gitops_ds.core.deployer_state import TEMPLATES, DeployerState
 from gitops_ds.core.live import Node, Revision
-from gitops_ds.core.objects import Key
-from gitops_ds.core.required_agents import RequiredInGit
+from gitops_ds.core.objects import CONTROLLER_REVISION, Key
+from gitops_ds.core.required_agents import AgentRecord, RequiredInGit
+from gitops_ds.core.rollouts.proven_templates import TemplateHistory
+from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.core.values import replace
-from gitops_ds.kube.apimachinery import node_eligibility, pod_contents
+from gitops_ds.kube.apimachinery import agent_records, daemonsets, node_eligibility, pod_contents
 from gitops_ds.kube.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.rollouts.state import proofs, target_revisions
+
+
+def wanted_by(bundle: Bundle) -> Mapping[Key, AgentRecord]:
+    """The agents that a commit requires."""
+    return {
+        key: agent_records.of_manifest(one.body, staged=one.agent in bundle.rollouts)
+        for key, one in bundle.manifests.items()
+        if key.is_daemonset and daemonsets.is_required_for_work(one.body)
+    }
+
+
+def required_by(
+    state: DeployerState, wanted: Mapping[Key, AgentRecord] | None, *, followed: bool
+) -> Iterator[RequiredInGit]:
+    """The agents that a repository requires; `wanted` by its selected commit, None while that is
+    not read. Who writes templates into the cluster requires none.
+    """
+    if state.repository == TEMPLATES:
+        return
+    revisions = [key for key in state.inventory if key.kind == CONTROLLER_REVISION.kind]
+    applied = state.required or {}
+    for key in sorted(applied if wanted is None else wanted):
+        yield RequiredInGit(
+            key,
+            None if wanted is None else wanted[key],
+            applied.get(key),
+            state.templates.get(key, TemplateHistory()),
+            frozenset(
+                revision.name for revision in revisions if revision.namespace == key.namespace
+            ),
+            followed,
+        )
+
+
+def of_states(states: Iterable[DeployerState]) -> Mapping[Key, RequiredInGit]:
+    """The agents that the stored states require."""
+    return {
+        agent.key: agent for state in states for agent in required_by(state, None, followed=True)
+    }
+
 
 NO_HASHES: frozenset[str] = frozenset()
 
