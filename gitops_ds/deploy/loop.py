@@ -21,13 +21,6 @@ from gitops_ds.core.rollouts.halted_rollout import AppliedRollouts
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.deploy import loop_inputs, loop_state
-from gitops_ds.deploy.loop_inputs import (
-    CancelReconciliation,
-    ForgetDeployerState,
-    ForgetReports,
-    LoopEffect,
-    Publish,
-)
 from gitops_ds.deploy.loop_state import LoopPhase
 from gitops_ds.deploy.loop_state_machine import LoopStateMachine, LoopTiming
 from gitops_ds.deploy.reconciler import Reconciler
@@ -59,17 +52,17 @@ class Loop(LoopStateMachine):
         self._running: asyncio.Task[None] | None = None
         self.first_reconciliation = asyncio.Event()
 
-    def _perform(self, effect: LoopEffect) -> None:
+    def _perform(self, effect: loop_inputs.LoopEffect) -> None:
         match effect:
-            case CancelReconciliation():
+            case loop_inputs.CancelReconciliation():
                 self.reconciler.stop_status()
                 if self._running is not None:
                     self._running.cancel()
-            case ForgetDeployerState():
+            case loop_inputs.ForgetDeployerState():
                 self.reconciler.forget_stored()
-            case ForgetReports():
+            case loop_inputs.ForgetReports():
                 self.reconciler.forget_reports()
-            case Publish(event=event):
+            case loop_inputs.Publish(event=event):
                 self._emit(event)
             case _:
                 pass

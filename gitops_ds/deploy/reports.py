@@ -11,15 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from gitops_ds.core import errors, stated_reasons
 from gitops_ds.core.change import Plan
 from gitops_ds.core.deployer_state import Steering
+from gitops_ds.core.events import deployer
 from gitops_ds.core.events.base import Emit, Event
-from gitops_ds.core.events.deployer import (
-    ChangeSkipped,
-    NotApplied,
-    Reconciled,
-    ReconcileFailed,
-    ServiceBeside,
-    SourceChanged,
-)
 from gitops_ds.core.events.requests import Resumed, Suspended
 from gitops_ds.core.objects import CommitId, short
 from gitops_ds.core.plain_text import counted
@@ -64,7 +57,7 @@ class LeaderEmitter:
     def __call__(self, event: Event) -> None:
         """Publishes an event."""
         self.progress()
-        if self._is_leading() or isinstance(event, ReconcileFailed):
+        if self._is_leading() or isinstance(event, deployer.ReconcileFailed):
             self.always(event)
 
 
@@ -82,9 +75,9 @@ class DeduplicatingEmitter:
         """Publishes an event of a reconciliation, unless the previous one left the same object
         unchanged for the same reason.
         """
-        if isinstance(event, NotApplied) and event.refusal in self._refusals:
+        if isinstance(event, deployer.NotApplied) and event.refusal in self._refusals:
             return
-        if isinstance(event, Reconciled):
+        if isinstance(event, deployer.Reconciled):
             refusals = frozenset(event.refusals)
             unchanged = (event.commit, refusals) == (self._commit, self._refusals)
             event = replace(event, repeated=unchanged and not event.writes)
@@ -116,11 +109,11 @@ class DeduplicatingEmitter:
         """Publishes each refusal once while it lasts; drift has its own events."""
         for refusal in refusals:
             if refusal not in self._skipped and refusal.reason is not SkipReason.DRIFT:
-                self._emit(ChangeSkipped(self._clock(), refusal))
+                self._emit(deployer.ChangeSkipped(self._clock(), refusal))
         self._skipped = frozenset(refusals)
 
 
-def outcome(tip: CommitId, ended: Reconciled) -> str:
+def outcome(tip: CommitId, ended: deployer.Reconciled) -> str:
     """The outcome of an applied plan as a message, for its request."""
     failed = ended.failed
     applied = f"commit {short(ended.commit)} is applied: {ended.writes} written"
@@ -171,7 +164,7 @@ class StatusKeeper:
         beside, namespace = saved.beside, saved.elsewhere
         self.status = replace(self.status, beside=beside, elsewhere=namespace)
         if saved.warning:
-            self._emit(ServiceBeside(saved.written, saved.repository, namespace))
+            self._emit(deployer.ServiceBeside(saved.written, saved.repository, namespace))
 
     def looked(self) -> None:
         """Records a response of Git."""
@@ -192,4 +185,4 @@ class StatusKeeper:
         changed = self.status != replace(before, looked=self.status.looked)
         self._saver.update(self.status, write=changed)
         if changed:
-            self._emit(SourceChanged(now, self.status, before.condition))
+            self._emit(deployer.SourceChanged(now, self.status, before.condition))
