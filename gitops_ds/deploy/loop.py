@@ -5,8 +5,9 @@ The schedule, a webhook and a request call `request`; a watch that saw a change 
 `git ls-remote`. While Git does not respond, the known commit is kept applied; before its first
 response, the last applied one. A standby only prefetches.
 
-`loop_state` has the diagram and decides the schedule; `reconciler` does the work; the task here
-connects them. Changes of the repository or of the cluster are fed as one of `loop_inputs`.
+`loop_state` has the diagram and decides the schedule, `loop_state_machine` carries it out;
+`reconciler` does the work; the task here connects them. Changes of the repository or of the cluster
+are fed as one of `loop_inputs`.
 """
 
 from __future__ import annotations

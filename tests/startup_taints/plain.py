@@ -10,8 +10,8 @@ from gitops_ds.core.objects import Body, Key
 from gitops_ds.core.required_agents import RequiredInGit
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
 from gitops_ds.core.startup_taints import OWN, Enforce, StartupTaintPolicy
-from gitops_ds.kube.apimachinery import agent_records, daemonsets, node_eligibility, pod_contents
-from gitops_ds.startup_taints import node_waits
+from gitops_ds.kube.apimachinery import daemonsets, node_eligibility, pod_contents
+from gitops_ds.startup_taints import node_waits, required_agents
 from gitops_ds.startup_taints.node_waits import NodeState, Surroundings
 from gitops_ds.startup_taints.required_agents import CountedTemplate, PodTemplates, RequiredAgent
 
@@ -41,7 +41,7 @@ def in_git(
     body: Body, history: TemplateHistory | None = None, staged: bool = False, **about: Any
 ) -> RequiredInGit:
     """A required agent with this manifest, which is applied."""
-    record = agent_records.of_manifest(body, staged=staged)
+    record = required_agents.record_of(body, staged=staged)
     key = daemonsets.daemonset_of(body).key
     return RequiredInGit(key, record, record, history or TemplateHistory(), **about)
 

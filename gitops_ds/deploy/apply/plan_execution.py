@@ -29,10 +29,11 @@ from gitops_ds.deploy.apply.applier import AppliedObject, Applier, ApplyOutcome
 from gitops_ds.deploy.apply.plan_draft import PlanDraft
 from gitops_ds.deploy.plan import deletions, drift
 from gitops_ds.deploy.target import DeployTarget
-from gitops_ds.kube.apimachinery import agent_records, daemonsets
+from gitops_ds.kube.apimachinery import daemonsets
 from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.rollouts.staging import git_template, template_history
 from gitops_ds.source.git import address
+from gitops_ds.startup_taints import required_agents
 
 _SAVE_ATTEMPTS = 5
 NOTHING = TemplateHistory()
@@ -345,7 +346,7 @@ def _required(draft: PlanDraft, settled: Mapping[Key, Change]) -> Mapping[Key, A
         change, earlier = settled.get(key), before.get(key)
         if change is not None and change.manifest is not None:
             body, staged = change.manifest.body, key in draft.histories
-            required[key] = agent_records.of_manifest(body, staged=staged, before=earlier)
+            required[key] = required_agents.record_of(body, staged=staged, before=earlier)
         elif earlier is not None:
             required[key] = earlier
     return required
