@@ -88,11 +88,6 @@ def run(args: RunArgs) -> int:
     from gitops_ds.service import event_loop
 
     event_loop.return_large_blocks()
-    options.run(_run(args), event_loop.factory())
-    return 0
-
-
-async def _run(args: RunArgs) -> None:
     with options.importing():
         import orjson
 
@@ -101,7 +96,6 @@ async def _run(args: RunArgs) -> None:
         from gitops_ds.service import main
 
     settings = _settings(args)
-
     as_json, quiet = settings.log.format == "json", args.quiet
 
     def emit(event: Event) -> None:
@@ -120,7 +114,9 @@ async def _run(args: RunArgs) -> None:
         else:
             options.say(log_lines.stamped(now, Level.INFO, text))
 
-    await main.run(settings, emit, say, at_desk=args.settings is None)
+    service = main.run(settings, emit, say, at_desk=args.settings is None)
+    options.run(service, event_loop.factory())
+    return 0
 
 
 def _settings(args: RunArgs) -> Service:

@@ -30,8 +30,8 @@ from gitops_ds.daemonset.node_room import NodeCapacity
 from gitops_ds.kube.client import informer
 from gitops_ds.kube.client.informer import Failing, InformerEvent, WorldVersion
 from gitops_ds.kube.client.owned_bodies import OwnedBodies
-from gitops_ds.rollouts.controller.gate_pods import PodGates
-from gitops_ds.rollouts.controller.rollouts import GateMeter, GatePoller, Rollouts, RolloutSources
+from gitops_ds.rollouts.controller.gate_measurement import GateMeter, GatePoller, PodGates
+from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory, RolloutSources
 from gitops_ds.rollouts.decisions.stage_inputs import Rollout
 from gitops_ds.rollouts.state import daemonset_statements
 
@@ -113,7 +113,7 @@ class Observer:
             self.gates,
             self.pod_warnings.of,
         )
-        self.rollouts = Rollouts(emit, clock, sources)
+        self.rollouts = RolloutMemory(emit, clock, sources)
         self.synced = asyncio.Event()
         self.as_announced: Callable[[DaemonSet, Iterable[Revision]], DaemonSet] = (
             lambda daemonset, _: daemonset

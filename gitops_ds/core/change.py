@@ -12,11 +12,24 @@ import msgspec
 
 from gitops_ds.core.live import NodeImpact
 from gitops_ds.core.objects import CommitId, Digest, Key, Path
-from gitops_ds.core.request_cost import Cost
 from gitops_ds.core.rollouts import staged_rollout
 from gitops_ds.core.rollouts.cluster_report import NO_ORDER, ClusterOrder
 from gitops_ds.core.skip_reasons import DriftPolicy, Skipped, SkipReason
 from gitops_ds.core.sources.bundle import Manifest
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """The additional (or lower) request of a resource, in thousandths of its unit: each pod, and
+    all nodes together.
+
+    `nodes` is the number of nodes with the agent afterwards, None if other nodes have it than
+    before: then `total` is not a product.
+    """
+
+    resource: str
+    each: int
+    nodes: int | None
+    total: int
 
 
 class StagePreview(msgspec.Struct, frozen=True):

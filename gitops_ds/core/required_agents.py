@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import msgspec
 
+from gitops_ds.core.daemonset import PodContent
 from gitops_ds.core.objects import Body, Key
-from gitops_ds.core.pod_content import PodContent
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
 
 MOST_CONTENTS = 10  # templates of one agent

@@ -15,15 +15,7 @@ from gitops_ds.core.decision import Decision, Observation
 from gitops_ds.core.live import Node, Revision
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource
 from gitops_ds.core.values import replace
-from gitops_ds.daemonset import claims
-from gitops_ds.daemonset.indexes import (
-    BusyNodes,
-    Owned,
-    PodsByNode,
-    first_bound,
-    scope_of_pod,
-    scope_of_revision,
-)
+from gitops_ds.daemonset import claims, indexes
 from gitops_ds.daemonset.memory import LAPSES_AFTER, DaemonSetMemories, PendingWrites
 from gitops_ds.kube.apimachinery import (
     daemonsets,
@@ -47,17 +39,19 @@ class Cache:
     """
 
     def __init__(self) -> None:
-        self.by_node: PodsByNode | None = None
+        self.by_node: indexes.PodsByNode | None = None
         self.attested: Callable[[DaemonSet, Revision], Revision] = lambda _, revision: revision
         self._daemonsets: dict[Key, DaemonSet] = {}
         self._nodes: dict[str, Node] = {}
         self._sorted_nodes: tuple[Node, ...] | None = None
-        self._pods: Owned[Pod] = Owned(lambda pod: pod.uid, scope_of_pod)
-        self._busy = BusyNodes()
+        self._pods: indexes.Owned[Pod] = indexes.Owned(lambda pod: pod.uid, indexes.scope_of_pod)
+        self._busy = indexes.BusyNodes()
         self._revision_uids: dict[tuple[str, str], str] = {}  # by namespace and name
         # by UID of a DaemonSet: the name of its template's revision
         self._wanted: dict[str, tuple[Body, int | None, str]] = {}
-        self._revisions: Owned[Revision] = Owned(lambda revision: revision.uid, scope_of_revision)
+        self._revisions: indexes.Owned[Revision] = indexes.Owned(
+            lambda revision: revision.uid, indexes.scope_of_revision
+        )
         self._written_pods: PendingWrites[Pod] = PendingWrites()
         self._written_revisions: PendingWrites[Revision] = PendingWrites()
         self._written_daemonsets: PendingWrites[DaemonSet] = PendingWrites()
@@ -131,7 +125,7 @@ class Cache:
         elif resource == CONTROLLER_REVISION:
             parsed = [r for r in map(revisions.revision_of, items) if r is not None]
             self._revisions.replace(parsed)
-            self._revision_uids = {(scope_of_revision(r)[1], r.name): r.uid for r in parsed}
+            self._revision_uids = {(indexes.scope_of_revision(r)[1], r.name): r.uid for r in parsed}
             self._written_revisions.reset(version)
         touched |= set(self._daemonsets)
         if moved:
@@ -174,7 +168,7 @@ class Cache:
             if revision is not None:
                 self._written_revisions.wrote(uid, revision, version, now)
                 self._moved |= self._owners(
-                    revisions.owner_of(revision), scope_of_revision(revision)[1]
+                    revisions.owner_of(revision), indexes.scope_of_revision(revision)[1]
                 )
         elif resource == DAEMONSET:
             daemonset = daemonsets.daemonset_of(body)
@@ -259,14 +253,14 @@ class Cache:
         """By node, the first pod that was bound to it since a time and has not ended. It visits
         every pod.
         """
-        return first_bound(self._pods, since)
+        return indexes.first_bound(self._pods, since)
 
     def _unshown(self, daemonset: DaemonSet, now: float) -> int:
         """The number of recently created pods that the watch has not shown yet."""
         return sum(
             1
             for uid, pod in self._written_pods
-            if scope_of_pod(pod)[0] == daemonset.uid
+            if indexes.scope_of_pod(pod)[0] == daemonset.uid
             and self._pods.get(uid) is None
             and now - pod.created < LAPSES_AFTER
         )
@@ -284,7 +278,7 @@ class Cache:
 
     def _counts(self, daemonset: DaemonSet, revision: Revision) -> bool:
         """Whether the DaemonSet owns the revision, or selects it as an orphan."""
-        owner, namespace = scope_of_revision(revision)
+        owner, namespace = indexes.scope_of_revision(revision)
         return owner == daemonset.uid or (
             not owner and claims.selects(daemonset, namespace, revisions.labels_of(revision))
         )
@@ -412,7 +406,7 @@ class Cache:
         its history.
         """
         before = self._revisions.drop(revision.uid) if gone else self._revisions.put(revision)
-        owner, namespace = revisions.owner_of(revision), scope_of_revision(revision)[1]
+        owner, namespace = revisions.owner_of(revision), indexes.scope_of_revision(revision)[1]
         keys = self._owners(revisions.owner_of(before) if before else None, namespace)
         if not gone:
             self._revision_uids[namespace, revision.name] = revision.uid

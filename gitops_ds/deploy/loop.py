@@ -5,8 +5,9 @@ The schedule, a webhook and a request call `request`; a watch that saw a change 
 `git ls-remote`. While Git does not respond, the known commit is kept applied; before its first
 response, the last applied one. A standby only prefetches.
 
-`loop_state` has the diagram and decides the schedule; `reconciler` does the work; the task here
-connects them. Changes of the repository or of the cluster are fed as one of `loop_inputs`.
+`loop_state` has the diagram and decides the schedule, `loop_state_machine` carries it out;
+`reconciler` does the work; the task here connects them. Changes of the repository or of the cluster
+are fed as one of `loop_inputs`.
 """
 
 from __future__ import annotations
@@ -21,15 +22,8 @@ from gitops_ds.core.rollouts.halted_rollout import AppliedRollouts
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.deploy import loop_inputs, loop_state
-from gitops_ds.deploy.loop_inputs import (
-    CancelReconciliation,
-    ForgetDeployerState,
-    ForgetReports,
-    LoopEffect,
-    Publish,
-)
 from gitops_ds.deploy.loop_state import LoopPhase
-from gitops_ds.deploy.reconcile_schedule import LoopTiming, ReconcileSchedule
+from gitops_ds.deploy.loop_state_machine import LoopStateMachine, LoopTiming
 from gitops_ds.deploy.reconciler import Reconciler
 from gitops_ds.deploy.reports import LeaderEmitter
 from gitops_ds.deploy.revision_selector import RevisionSource
@@ -40,7 +34,7 @@ from gitops_ds.ownership.options import ApplyOptions
 __all__ = ["Loop", "LoopTiming"]
 
 
-class Loop(ReconcileSchedule):
+class Loop(LoopStateMachine):
     """One repository on one cluster."""
 
     def __init__(
@@ -59,17 +53,17 @@ class Loop(ReconcileSchedule):
         self._running: asyncio.Task[None] | None = None
         self.first_reconciliation = asyncio.Event()
 
-    def _perform(self, effect: LoopEffect) -> None:
+    def _perform(self, effect: loop_inputs.LoopEffect) -> None:
         match effect:
-            case CancelReconciliation():
+            case loop_inputs.CancelReconciliation():
                 self.reconciler.stop_status()
                 if self._running is not None:
                     self._running.cancel()
-            case ForgetDeployerState():
+            case loop_inputs.ForgetDeployerState():
                 self.reconciler.forget_stored()
-            case ForgetReports():
+            case loop_inputs.ForgetReports():
                 self.reconciler.forget_reports()
-            case Publish(event=event):
+            case loop_inputs.Publish(event=event):
                 self._emit(event)
             case _:
                 pass

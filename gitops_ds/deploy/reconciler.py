@@ -33,11 +33,11 @@ from gitops_ds.deploy import (
     source_status_store,
     state_store,
 )
-from gitops_ds.deploy.apply import plan_execution, prepared_plan
+from gitops_ds.deploy.apply import plan_draft, plan_execution
 from gitops_ds.deploy.apply.plan_execution import Reconciliation
+from gitops_ds.deploy.loop_state_machine import LoopStateMachine
 from gitops_ds.deploy.object_claims import Claimant, Claims, Rank
 from gitops_ds.deploy.plan import guard_limits, refusals
-from gitops_ds.deploy.reconcile_schedule import ReconcileSchedule
 from gitops_ds.deploy.reports import DeduplicatingEmitter, LeaderEmitter, StatusKeeper
 from gitops_ds.deploy.requests import Requests, pushed_commit
 from gitops_ds.deploy.revision_selector import RevisionSelector, RevisionSource, SelectedRevision
@@ -57,28 +57,28 @@ class Reconciler:
         source: RevisionSource,
         target: DeployTarget,
         options: ApplyOptions,
-        schedule: ReconcileSchedule,
+        machine: LoopStateMachine,
         emit: LeaderEmitter,
     ) -> None:
         """Nothing is read until `start`."""
-        self._options, self._schedule, self._emit = options, schedule, emit
-        self._clock = schedule.clock
-        source = source_requests.observed(source, emit, schedule.clock)
-        self._selector = RevisionSelector(source, emit, schedule.clock)
+        self._options, self._machine, self._emit = options, machine, emit
+        self._clock = machine.clock
+        source = source_requests.observed(source, emit, machine.clock)
+        self._selector = RevisionSelector(source, emit, machine.clock)
         self._causes = source.causes
-        self._reports = DeduplicatingEmitter(emit, schedule.clock)
+        self._reports = DeduplicatingEmitter(emit, machine.clock)
         self._lookup = TipLookup(source.tip, self.request_now, always=source.watched)
-        self._supervisor = Supervisor(emit.always, schedule.clock)
+        self._supervisor = Supervisor(emit.always, machine.clock)
         self._caches = WatchCache(
-            target.cluster, target.owner, self.request_soon, schedule.chance, self._supervisor
+            target.cluster, target.owner, self.request_soon, machine.chance, self._supervisor
         )
         contents = deletion_contents.ContentsCache(lambda: asyncio.get_running_loop().time())
         self.target = replace(
-            target, clock=schedule.clock, wrote=self._caches.expect, contents=contents.read
+            target, clock=machine.clock, wrote=self._caches.expect, contents=contents.read
         )
         place = (target.namespace, target.owner)
-        self._requests = Requests(target.cluster, place, self._request_changed, schedule.chance)
-        self._status = StatusKeeper(target, source.branch, schedule, emit)
+        self._requests = Requests(target.cluster, place, self._request_changed, machine.chance)
+        self._status = StatusKeeper(target, source.branch, machine, emit)
         self._tasks: list[asyncio.Task[None]] = []
         self._tip: CommitId | None = None
         self._stored: DeployerState | None = None
@@ -101,7 +101,7 @@ class Reconciler:
     async def close(self) -> None:
         """Ends all tasks; a leader saves that it no longer follows the repository."""
         await ended(*self._tasks)
-        if self._schedule.state.leading:
+        if self._machine.state.leading:
             await self._status.close()
         await self._lookup.close()
         await self._caches.stop()
@@ -113,16 +113,16 @@ class Reconciler:
 
     def request_now(self) -> None:
         """Requests a reconciliation of the known tip."""
-        self._schedule.feed(loop_inputs.ReconcileRequested())
+        self._machine.feed(loop_inputs.ReconcileRequested())
 
     def request_soon(self) -> None:
         """Requests a reconciliation that covers this change and those that follow at once."""
-        self._schedule.feed(loop_inputs.ClusterChanged())
+        self._machine.feed(loop_inputs.ClusterChanged())
 
     def _request_changed(self, urgent: bool) -> None:
         self.request_soon()
         if urgent:
-            self._schedule.feed(loop_inputs.LookRequested())
+            self._machine.feed(loop_inputs.LookRequested())
 
     @property
     def status(self) -> SourceStatus:
@@ -147,13 +147,13 @@ class Reconciler:
         A selected revision is kept only if the leader has attempted its commit, because then the
         leader has published its events.
         """
-        generation = self._schedule.state.generation
+        generation = self._machine.state.generation
         try:
-            answer = await source_requests.request_when_due(self._lookup, self._schedule, self._tip)
+            answer = await source_requests.request_when_due(self._lookup, self._machine, self._tip)
             if answer.error is not None or answer.tip is None:
                 raise answer.error or source_requests.no_answer()
             tip = answer.tip
-            if self._schedule.state.in_sync == loop_state.InSync(tip, generation):
+            if self._machine.state.in_sync == loop_state.InSync(tip, generation):
                 return
             target = self.target
             stored = await state_store.load(target.cluster, target.namespace, target.owner)
@@ -166,15 +166,15 @@ class Reconciler:
             self._tip = tip
             if stored.last_attempted != tip:
                 self.selected = None
-            self._schedule.feed(loop_inputs.Prefetched(tip, generation))
+            self._machine.feed(loop_inputs.Prefetched(tip, generation))
         except errors.GitopsError as error:
-            self._schedule.feed(loop_inputs.ReconciliationFailed(error, self._schedule.chance()))
+            self._machine.feed(loop_inputs.ReconciliationFailed(error, self._machine.chance()))
 
     async def reconcile(self) -> None:
         """One reconciliation. An error is an outcome: it decides when the next one runs."""
         began, steering = asyncio.get_running_loop().time(), Steering()
         # Before the requests are read: one that arrives later causes another reconciliation.
-        generation = self._schedule.state.generation
+        generation = self._machine.state.generation
         self._message, self._approval_used = "", False
         try:
             with spans.span("pass", owner=self.target.owner):
@@ -182,22 +182,22 @@ class Reconciler:
                     self._stored = None
                 steering = await self._requests.read()
                 pushed = steering.pushed
-                self._schedule.feed(loop_inputs.PushReported(pushed, pushed_commit(pushed)))
+                self._machine.feed(loop_inputs.PushReported(pushed, pushed_commit(pushed)))
                 await self._reconcile_tip(steering, generation)
                 self._status.update(self._facts(), steering)
                 await self._answer(steering)
         except errors.NotLeading:
             self._stored = None
         except errors.GitopsError as error:
-            self._schedule.feed(loop_inputs.ReconciliationFailed(error, self._schedule.chance()))
+            self._machine.feed(loop_inputs.ReconciliationFailed(error, self._machine.chance()))
             self._status.update(self._facts(), steering, error)
             with contextlib.suppress(errors.ClusterError):
                 self._message = f"failure: {error}"
                 await self._answer(steering)
         else:
-            self._schedule.feed(loop_inputs.Succeeded())
+            self._machine.feed(loop_inputs.Succeeded())
         seconds = asyncio.get_running_loop().time() - began
-        well = not self._schedule.state.failures.count
+        well = not self._machine.state.failures.count
         self._emit.always(ReconcileTimed(self._clock(), seconds, well=well))
 
     async def _reconcile_tip(self, steering: Steering, generation: int) -> None:
@@ -205,7 +205,7 @@ class Reconciler:
         only a person can fix, after the cluster is in sync with the last good commit.
         """
         answer = await source_requests.request_when_due(
-            self._lookup, self._schedule, None if self.selected is None else self._tip
+            self._lookup, self._machine, None if self.selected is None else self._tip
         )
         if answer.current:
             self._status.looked()
@@ -230,7 +230,7 @@ class Reconciler:
                 self._emit(Unchanged(self._clock(), tip))
             self._message = f"success: commit {short(tip)} is unchanged"
             return selected.blocked if selected else None
-        self._schedule.feed(loop_inputs.Replanned())
+        self._machine.feed(loop_inputs.Replanned())
         is_open = is_open and (answer.received or self._stored is None)
         stored = self._stored or self._store(await state_store.load_or_create(self.target))
         if is_unknown and stored.last_attempted is None:
@@ -260,7 +260,7 @@ class Reconciler:
 
     def _is_in_sync(self, tip: CommitId) -> bool:
         """Whether no comparison is needed. Raises ClusterError if the watches are stale."""
-        state = self._schedule.state
+        state = self._machine.state
         if not loop_state.is_settled(state, tip, asyncio.get_running_loop().time()):
             return False
         self._caches.require_current()
@@ -281,9 +281,9 @@ class Reconciler:
             hold = revision_selector.hold_reason(tip, steering)
             if before is None or before.prepared is None or before.held != hold:
                 raise
-            self._schedule.feed(loop_inputs.GitFailed())
+            self._machine.feed(loop_inputs.GitFailed())
             return before, error
-        self._schedule.feed(loop_inputs.RevisionSelected())
+        self._machine.feed(loop_inputs.RevisionSelected())
         return selected, selected.blocked
 
     async def _plan_and_apply(
@@ -293,7 +293,8 @@ class Reconciler:
         self._suspended_changes = self._ended = None
         if prepared is None or snapshot is None:
             self._options_now((), steering)
-            self._settle_without_plan(selected, generation)
+            self._machine.feed(loop_inputs.Settled(tip, generation))
+            self._message = reports.without_plan(selected)
             return
         with spans.span("plan", commit=tip):
             located = await live_state.locate(
@@ -306,11 +307,11 @@ class Reconciler:
             self._store(await plan_execution.compare(self.target, draft, self._emit, self._clock))
             self._message = self._reports.suspend(draft.plan, steering.suspend_reason)
             self._suspended_changes = len(draft.plan.writes)
-            self._schedule.feed(loop_inputs.Settled(tip, generation))
+            self._machine.feed(loop_inputs.Settled(tip, generation))
             return
         if draft.plan.writes and await self._requests.read(refresh=True) != steering:
             # A request arrived meanwhile, maybe to suspend.
-            self._schedule.feed(loop_inputs.LookRequested())
+            self._machine.feed(loop_inputs.LookRequested())
             return
         if snapshot.commit is not None:
             histories = draft.histories
@@ -320,28 +321,20 @@ class Reconciler:
             self.applied = AppliedRollouts(snapshot.commit.id, tuple(halts), tuple(waiting), proven)
         done = await self._apply(draft, options, steering, tip)
         due = plan_execution.next_comparison(done.state, options, self._clock())
-        self._schedule.feed(
+        self._machine.feed(
             loop_inputs.PlanApplied(
                 tip,
                 generation,
                 done.ended.writes,
                 done.ended.refusals,
                 due,
-                self._schedule.chance(),
+                self._machine.chance(),
             )
         )
 
-    def _settle_without_plan(self, selected: SelectedRevision, generation: int) -> None:
-        self._schedule.feed(loop_inputs.Settled(selected.tip, generation))
-        why = "not applied, and there is no earlier good one"
-        if selected.lost:
-            why = "not applied, and the Git server no longer has the last good one"
-        why = "held" if selected.held else "waiting" if selected.waiting else why
-        self._message = f"failure: commit {short(selected.tip)} is {why}"
-
     async def _apply(
         self,
-        draft: prepared_plan.PreparedPlan,
+        draft: plan_draft.PlanDraft,
         options: ApplyOptions,
         steering: Steering,
         tip: CommitId,
@@ -360,12 +353,12 @@ class Reconciler:
 
     async def _draft(
         self, located: live_state.LocatedBundle, options: ApplyOptions, stored: DeployerState
-    ) -> prepared_plan.PreparedPlan:
+    ) -> plan_draft.PlanDraft:
         """The plan, from the objects in the watch cache; deferred objects are not read."""
         live, refused = await self._read(located, options.deferred)
         options = replace(options, deferred={**refused, **options.deferred})
         located = replace(located, causes=await self._causes.of(located, stored, live))
-        return await prepared_plan.draft_located(
+        return await plan_draft.draft_located(
             self.target, located, options, state=stored, live=live
         )
 
@@ -387,7 +380,7 @@ class Reconciler:
 
     def _report(self, event: Event) -> None:
         if isinstance(event, DriftCorrected):
-            self._schedule.feed(loop_inputs.DriftReverted(event.object))
+            self._machine.feed(loop_inputs.DriftReverted(event.object))
         self._reports.handle(event)
 
     def _store(self, state: DeployerState) -> DeployerState:
@@ -396,7 +389,7 @@ class Reconciler:
 
     def _options_now(self, keys: Iterable[Key], steering: Steering) -> ApplyOptions:
         """The options of this reconciliation. The other deployers are informed of the keys."""
-        now, state = asyncio.get_running_loop().time(), self._schedule.state
+        now, state = asyncio.get_running_loop().time(), self._machine.state
         options = replace(
             self._options,
             approved=steering.approved or self._options.approved,

@@ -11,15 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from gitops_ds.core import errors, stated_reasons
 from gitops_ds.core.change import Plan
 from gitops_ds.core.deployer_state import Steering
+from gitops_ds.core.events import deployer
 from gitops_ds.core.events.base import Emit, Event
-from gitops_ds.core.events.deployer import (
-    ChangeSkipped,
-    NotApplied,
-    Reconciled,
-    ReconcileFailed,
-    ServiceBeside,
-    SourceChanged,
-)
 from gitops_ds.core.events.requests import Resumed, Suspended
 from gitops_ds.core.objects import CommitId, short
 from gitops_ds.core.plain_text import counted
@@ -27,7 +20,8 @@ from gitops_ds.core.skip_reasons import Skipped, SkipReason
 from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import source_status_store
-from gitops_ds.deploy.reconcile_schedule import ReconcileSchedule
+from gitops_ds.deploy.loop_state_machine import LoopStateMachine
+from gitops_ds.deploy.revision_selector import SelectedRevision
 from gitops_ds.deploy.target import DeployTarget
 
 
@@ -63,7 +57,7 @@ class LeaderEmitter:
     def __call__(self, event: Event) -> None:
         """Publishes an event."""
         self.progress()
-        if self._is_leading() or isinstance(event, ReconcileFailed):
+        if self._is_leading() or isinstance(event, deployer.ReconcileFailed):
             self.always(event)
 
 
@@ -81,9 +75,9 @@ class DeduplicatingEmitter:
         """Publishes an event of a reconciliation, unless the previous one left the same object
         unchanged for the same reason.
         """
-        if isinstance(event, NotApplied) and event.refusal in self._refusals:
+        if isinstance(event, deployer.NotApplied) and event.refusal in self._refusals:
             return
-        if isinstance(event, Reconciled):
+        if isinstance(event, deployer.Reconciled):
             refusals = frozenset(event.refusals)
             unchanged = (event.commit, refusals) == (self._commit, self._refusals)
             event = replace(event, repeated=unchanged and not event.writes)
@@ -115,11 +109,11 @@ class DeduplicatingEmitter:
         """Publishes each refusal once while it lasts; drift has its own events."""
         for refusal in refusals:
             if refusal not in self._skipped and refusal.reason is not SkipReason.DRIFT:
-                self._emit(ChangeSkipped(self._clock(), refusal))
+                self._emit(deployer.ChangeSkipped(self._clock(), refusal))
         self._skipped = frozenset(refusals)
 
 
-def outcome(tip: CommitId, ended: Reconciled) -> str:
+def outcome(tip: CommitId, ended: deployer.Reconciled) -> str:
     """The outcome of an applied plan as a message, for its request."""
     failed = ended.failed
     applied = f"commit {short(ended.commit)} is applied: {ended.writes} written"
@@ -134,6 +128,19 @@ def outcome(tip: CommitId, ended: Reconciled) -> str:
     return f"success: {applied}" + (f"; {kept}" if kept else "")
 
 
+def without_plan(selected: SelectedRevision) -> str:
+    """The outcome of a reconciliation that has no commit to apply, for its request."""
+    if selected.held:
+        why = "held"
+    elif selected.waiting:
+        why = "waiting"
+    elif selected.lost:
+        why = "not applied, and the Git server no longer has the last good one"
+    else:
+        why = "not applied, and there is no earlier good one"
+    return f"failure: commit {short(selected.tip)} is {why}"
+
+
 class StatusKeeper:
     """The status of a repository; `save` runs as long as the deployer."""
 
@@ -141,16 +148,14 @@ class StatusKeeper:
         self,
         target: DeployTarget,
         branch: Callable[[], str],
-        schedule: ReconcileSchedule,
+        machine: LoopStateMachine,
         emit: LeaderEmitter,
     ) -> None:
         """`branch` returns the name of the branch; a response of Git may change it."""
-        self.status = SourceStatus(
-            target.owner, target.repository, branch(), since=schedule.clock()
-        )
-        self._schedule, self._emit, self._branch = schedule, emit, branch
+        self.status = SourceStatus(target.owner, target.repository, branch(), since=machine.clock())
+        self._machine, self._emit, self._branch = machine, emit, branch
         self._saver = source_status_store.Saver(
-            target.cluster, target.namespace, schedule.clock, self._saw
+            target.cluster, target.namespace, machine.clock, self._saw
         )
         self.save, self.close, self.stop = self._saver.run, self._saver.close, self._saver.stop
 
@@ -159,11 +164,11 @@ class StatusKeeper:
         beside, namespace = saved.beside, saved.elsewhere
         self.status = replace(self.status, beside=beside, elsewhere=namespace)
         if saved.warning:
-            self._emit(ServiceBeside(saved.written, saved.repository, namespace))
+            self._emit(deployer.ServiceBeside(saved.written, saved.repository, namespace))
 
     def looked(self) -> None:
         """Records a response of Git."""
-        self.status = replace(self.status, looked=self._schedule.clock())
+        self.status = replace(self.status, looked=self._machine.clock())
 
     def update(
         self,
@@ -172,12 +177,12 @@ class StatusKeeper:
         error: errors.GitopsError | None = None,
     ) -> None:
         """The status after a reconciliation. While Git does not respond, it remains unreachable."""
-        if error is None and self._schedule.state.git_failing:
+        if error is None and self._machine.state.git_failing:
             return
-        before, now = self.status, self._schedule.clock()
+        before, now = self.status, self._machine.clock()
         after = source_status_store.after(before, facts, steering, error, now)
         self.status = replace(after, branch=self._branch())
         changed = self.status != replace(before, looked=self.status.looked)
         self._saver.update(self.status, write=changed)
         if changed:
-            self._emit(SourceChanged(now, self.status, before.condition))
+            self._emit(deployer.SourceChanged(now, self.status, before.condition))

@@ -19,7 +19,7 @@ from gitops_ds.core.events.deployer import GitTimed
 from gitops_ds.core.objects import CommitId
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import loop_inputs, loop_state
-from gitops_ds.deploy.reconcile_schedule import ReconcileSchedule
+from gitops_ds.deploy.loop_state_machine import LoopStateMachine
 from gitops_ds.deploy.reports import LeaderEmitter
 from gitops_ds.deploy.revision_selector import RevisionSource
 
@@ -90,23 +90,23 @@ class TipLookup:
 
 
 async def request_when_due(
-    lookup: TipLookup, schedule: ReconcileSchedule, last_tip: CommitId | None
+    lookup: TipLookup, machine: LoopStateMachine, last_tip: CommitId | None
 ) -> TipAnswer:
     """The tip from Git if a read is due, else the last known one. Raises ClusterError."""
     now = asyncio.get_running_loop().time()
-    is_due = lookup.pending or loop_state.tip_is_due(schedule.state, now)
+    is_due = lookup.pending or loop_state.tip_is_due(machine.state, now)
     if last_tip is not None and not is_due:
         return TipAnswer(last_tip)
-    schedule.feed(loop_inputs.TipRequested())
+    machine.feed(loop_inputs.TipRequested())
     try:
         answer = await lookup.request(last_tip)
     except errors.ClusterError:
-        schedule.feed(loop_inputs.GitFailed())
+        machine.feed(loop_inputs.GitFailed())
         raise
     if answer.error is not None:
-        schedule.feed(loop_inputs.GitFailed())
+        machine.feed(loop_inputs.GitFailed())
     elif answer.received and answer.tip is not None:
-        schedule.feed(loop_inputs.TipReceived(answer.tip))
+        machine.feed(loop_inputs.TipReceived(answer.tip))
     return answer
 
 

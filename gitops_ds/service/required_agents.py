@@ -14,7 +14,7 @@ from gitops_ds.core.objects import Key
 from gitops_ds.core.required_agents import AgentRecord, RequiredInGit
 from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.service.runnable import DeployerPart
-from gitops_ds.startup_taints import git_requirements
+from gitops_ds.startup_taints import required_agents
 
 # seconds between two reads of the states, which `gitops-ds apply` writes as well
 READ_EVERY = 30.0
@@ -83,14 +83,14 @@ class GitRequirements:
         for owner in sorted(states, key=lambda owner: (owner not in followed, owner)):
             bundle = followed.get(owner)
             wanted = None if bundle is None else self._wanted_by(owner, bundle)
-            yield from git_requirements.required_by(
+            yield from required_agents.required_by(
                 states[owner], wanted, followed=owner in followed
             )
 
     def _wanted_by(self, owner: str, bundle: Bundle) -> Mapping[Key, AgentRecord]:
         known = self._wanted.get(owner)
         if known is None or known[0] is not bundle:
-            known = self._wanted[owner] = bundle, git_requirements.wanted_by(bundle)
+            known = self._wanted[owner] = bundle, required_agents.wanted_by(bundle)
         return known[1]
 
 

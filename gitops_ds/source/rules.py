@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gitops_ds.core.finding import Severity
-from gitops_ds.core.rules import advice, refused
+from gitops_ds.core.finding import Severity, advice, refused
 
 UNKNOWN_FIELD: Final = refused("DS003", "unknown field")
 WRONG_TYPE: Final = refused("DS004", "value has the wrong type")

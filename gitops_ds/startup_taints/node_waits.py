@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from gitops_ds.core.daemonset import Pod, PodCause
+from gitops_ds.core.daemonset import Pod, PodCause, PodContent
 from gitops_ds.core.live import Node
 from gitops_ds.core.objects import Key
-from gitops_ds.core.pod_content import PodContent
 from gitops_ds.core.startup_taints import AgentWait, NodeWait, StartupTaintPolicy
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import node_eligibility, pod_cause

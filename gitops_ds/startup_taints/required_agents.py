@@ -1,26 +1,100 @@
-"""The required agents: the nodes on which one is required, and the pods that are the agent.
+"""The required agents: those that Git requires, the nodes on which one is required, and the pods
+that are the agent.
 
-Both follow from Git and from what the service recorded when it applied it. The DaemonSet in the
-cluster adds nodes for a limited time, and removes none: others may write it. A pod is the agent if
-it belongs to the DaemonSet and runs the containers of a recorded template; its labels only name
-the one to compare.
+They follow from the selected commit of each repository and from what the service recorded when it
+applied it. The DaemonSet in the cluster adds nodes for a limited time, and removes none: others may
+write it. A pod is the agent if it belongs to the DaemonSet and runs the containers of a recorded
+template; its labels only name the one to compare.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from gitops_ds.core.daemonset import DaemonSet, Pod
+from gitops_ds.core import names
+from gitops_ds.core.daemonset import DaemonSet, Pod, PodContent
+from gitops_ds.core.deployer_state import TEMPLATES, DeployerState
 from gitops_ds.core.live import Node, Revision
-from gitops_ds.core.objects import Key
-from gitops_ds.core.pod_content import PodContent
-from gitops_ds.core.required_agents import RequiredInGit
+from gitops_ds.core.objects import CONTROLLER_REVISION, Body, Key, annotations_of
+from gitops_ds.core.required_agents import MOST_CONTENTS, AgentRecord, RequiredInGit
+from gitops_ds.core.rollouts.proven_templates import TemplateHistory
+from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.core.values import replace
-from gitops_ds.kube.apimachinery import node_eligibility, pod_contents
+from gitops_ds.kube.apimachinery import daemonsets, node_eligibility, pod_contents
 from gitops_ds.kube.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.rollouts.state import proofs, target_revisions
+
+# What `node_eligibility.read` reads of the spec of a template.
+_PLACEMENT = ("nodeName", "nodeSelector", "tolerations", "hostNetwork")
+
+
+def record_of(
+    body: Body, *, staged: bool = False, before: AgentRecord | None = None
+) -> AgentRecord:
+    """The record of a DaemonSet that Git requires; `before` is an earlier one, whose templates it
+    keeps.
+    """
+    spec = body.get("spec") or {}
+    template = spec.get("template") or {}
+    earlier = before.contents if before is not None else ()
+    contents = dict.fromkeys((pod_contents.of_template(template), *earlier))
+    return AgentRecord(
+        {"spec": _placement(template.get("spec") or {})},
+        tuple(contents)[:MOST_CONTENTS],
+        spec.get("minReadySeconds") or 0,
+        suspended=str(annotations_of(body).get(names.SUSPEND) or "").lower() == "true",
+        staged=staged,
+    )
+
+
+def _placement(pod_spec: Body) -> dict[str, Any]:
+    """The fields of a pod's spec that select nodes."""
+    chosen = {name: pod_spec[name] for name in _PLACEMENT if pod_spec.get(name)}
+    by_node = (pod_spec.get("affinity") or {}).get("nodeAffinity")
+    return chosen | ({"affinity": {"nodeAffinity": by_node}} if by_node else {})
+
+
+def wanted_by(bundle: Bundle) -> Mapping[Key, AgentRecord]:
+    """The agents that a commit requires."""
+    return {
+        key: record_of(one.body, staged=one.agent in bundle.rollouts)
+        for key, one in bundle.manifests.items()
+        if key.is_daemonset and daemonsets.is_required_for_work(one.body)
+    }
+
+
+def required_by(
+    state: DeployerState, wanted: Mapping[Key, AgentRecord] | None, *, followed: bool
+) -> Iterator[RequiredInGit]:
+    """The agents that a repository requires; `wanted` by its selected commit, None while that is
+    not read. Who writes templates into the cluster requires none.
+    """
+    if state.repository == TEMPLATES:
+        return
+    revisions = [key for key in state.inventory if key.kind == CONTROLLER_REVISION.kind]
+    applied = state.required or {}
+    for key in sorted(applied if wanted is None else wanted):
+        yield RequiredInGit(
+            key,
+            None if wanted is None else wanted[key],
+            applied.get(key),
+            state.templates.get(key, TemplateHistory()),
+            frozenset(
+                revision.name for revision in revisions if revision.namespace == key.namespace
+            ),
+            followed,
+        )
+
+
+def of_states(states: Iterable[DeployerState]) -> Mapping[Key, RequiredInGit]:
+    """The agents that the stored states require."""
+    return {
+        agent.key: agent for state in states for agent in required_by(state, None, followed=True)
+    }
+
 
 NO_HASHES: frozenset[str] = frozenset()
 

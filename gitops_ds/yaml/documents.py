@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds.core.finding import Finding, Severity
-from gitops_ds.core.rules import advice
+from gitops_ds.core.finding import Finding, Severity, advice
 
 AMBIGUOUS: Final = advice("DS007", Severity.WARNING, "value is ambiguous in YAML")
 

@@ -19,9 +19,8 @@ import orjson
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from gitops_ds.core.finding import Finding, Fix, Mend, Place
+from gitops_ds.core.finding import Finding, Fix, Mend, Place, RuleDefinition, refused
 from gitops_ds.core.objects import Path
-from gitops_ds.core.rules import RuleDefinition, refused
 from gitops_ds.core.values import replace
 from gitops_ds.yaml import nodes, scalars
 from gitops_ds.yaml.documents import AMBIGUOUS, Document, Parsed

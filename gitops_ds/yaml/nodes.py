@@ -16,8 +16,7 @@ from ruamel.yaml.main import CParser  # type: ignore[attr-defined]  # None witho
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.tag import Tag
 
-from gitops_ds.core.finding import Finding, Place
-from gitops_ds.core.rules import refused
+from gitops_ds.core.finding import Finding, Place, refused
 
 MAX_NODES: Final = 100_000  # of one document, aliases expanded
 MAX_DEPTH: Final = 64

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.core.pod_content import PodContent
+from gitops_ds.core.daemonset import PodContent
 from gitops_ds.kube.apimachinery import defaults, node_eligibility, pod_contents, pods
 
 PROBE = {"httpGet": {"path": "/ready", "port": 80}, "periodSeconds": 5}

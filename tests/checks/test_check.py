@@ -10,9 +10,8 @@ import pytest
 
 from gitops_ds.checks.engine import check as validation
 from gitops_ds.checks.engine import rule, rule_table
-from gitops_ds.core.finding import Finding, Severity
+from gitops_ds.core.finding import Finding, Severity, advice
 from gitops_ds.core.objects import Body, Digest, key_of
-from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser

@@ -22,10 +22,9 @@ from gitops_ds.checks.engine import catalogue, rule_table
 from gitops_ds.cli.check import run
 from gitops_ds.cli.check.model import CheckInput
 from gitops_ds.cli.snapshot import cluster_snapshot
-from gitops_ds.core.finding import Finding
+from gitops_ds.core.finding import Finding, RuleDefinition
 from gitops_ds.core.live import Live
 from gitops_ds.core.objects import Body
-from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.core.sources.source_tree import SourceTree
 from tests.checks.test_rule_pages import GOOD, OF_FILES, OF_THE_CHECK, over, parsed
 from tests.plan import world

@@ -7,11 +7,12 @@ import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-import aiohttp
+import orjson
 import pytest
 
 from gitops_ds.core.objects import NAMESPACE
 from gitops_ds.kube.client import config, rest
+from gitops_ds.kube.client.received_bodies import Decode
 from gitops_ds.kube.client.transport import Request
 from tests import controlplane
 
@@ -29,10 +30,10 @@ class Counting(rest.HttpCluster):
     def writes(self) -> int:
         return self.sent.total() - self.sent["dry run"]
 
-    def _send(self, request: Request) -> Awaitable[aiohttp.ClientResponse]:
+    async def _answer(self, request: Request, decode: Decode = orjson.loads):
         if request.method != "GET":
             self.sent["dry run" if "dryRun" in request.query else request.method] += 1
-        return super()._send(request)
+        return await super()._answer(request, decode)
 
 
 Scene = Callable[[Counting, str], Awaitable[None]]

@@ -13,7 +13,7 @@ from gitops_ds.core import errors
 from gitops_ds.core.objects import CommitId
 from gitops_ds.core.sources.source_tree import CommitInfo
 from gitops_ds.core.values import replace
-from gitops_ds.deploy.apply import plan_execution, prepared_plan
+from gitops_ds.deploy.apply import plan_draft, plan_execution
 from gitops_ds.deploy.pipeline import prepare
 from gitops_ds.deploy.plan import planner
 from gitops_ds.deploy.target import DeployTarget
@@ -43,7 +43,7 @@ def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play)
         place = DeployTarget(
             cluster, "gitops-ds", f"examples.{name}", "https://git.example.com/examples.git"
         )
-        first = await prepared_plan.draft(place, bundle, COMMIT, options)
+        first = await plan_draft.draft(place, bundle, COMMIT, options)
         try:
             done = await plan_execution.carry_out(
                 place, first, options, lambda _: None, lambda: 0.0
@@ -51,7 +51,7 @@ def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play)
             assert (done.ended.refusals, done.ended.writes) == ((), len(bundle.manifests))
             assert cluster.writes >= len(bundle.manifests)
             cluster.sent.clear()
-            again = await prepared_plan.draft(place, bundle, COMMIT, options)
+            again = await plan_draft.draft(place, bundle, COMMIT, options)
             live, context = again.inputs.live, again.inputs.context
             written = staging.staged(again.bundle, live, context).bundle
             assert planner.undecided(written, live, context) == ()

@@ -13,7 +13,7 @@ from gitops_ds.core.live import Taint
 from gitops_ds.core.objects import CONFIG_MAP, Body, CommitId
 from gitops_ds.core.startup_taints import OWN, StartupTaintPolicy
 from gitops_ds.deploy import state_store
-from gitops_ds.kube.apimachinery import agent_records
+from gitops_ds.startup_taints import required_agents
 from gitops_ds.status import agent_lists
 from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator import virtual_time
@@ -25,7 +25,7 @@ SPACE = "gitops-ds"
 
 async def applied(there: Setup, body: Body) -> None:
     """The state of a service that applied this manifest."""
-    required = {KEY: agent_records.of_manifest(body)}
+    required = {KEY: required_agents.record_of(body)}
     state = DeployerState(required=required, last_attempted=CommitId("c1"))
     await state_store.save(there.people, SPACE, "fleet", state)
 

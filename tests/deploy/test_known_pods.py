@@ -12,7 +12,7 @@ from gitops_ds.controller import observer
 from gitops_ds.controller.observer import Observer
 from gitops_ds.core.objects import DAEMONSET, POD, Resource
 from gitops_ds.core.values import replace
-from gitops_ds.deploy.apply import prepared_plan
+from gitops_ds.deploy.apply import plan_draft
 from gitops_ds.deploy.pipeline import prepare
 from gitops_ds.kube.apimachinery import daemonsets
 from gitops_ds.testing.simulator import virtual_time
@@ -42,9 +42,7 @@ async def test_a_plan_lists_no_pods_that_are_known_and_foresees_the_same() -> No
         for known in (observing.known_pods, lambda _: None):
             client: Any = Recorded(there.people)
             place = replace(World(client).place, known_pods=known)
-            draft = await prepared_plan.draft(
-                place, prepared.bundle, commit("second"), NOBODY_WAITS
-            )
+            draft = await plan_draft.draft(place, prepared.bundle, commit("second"), NOBODY_WAITS)
             plans.append((draft.plan.changes, len(client.pods)))
         task.cancel()
         (changes, known_lists), (listed, lists) = plans

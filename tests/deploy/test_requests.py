@@ -16,13 +16,18 @@ from gitops_ds.core import errors, names, stated_reasons
 from gitops_ds.core.deployer_state import DeployerState, Steering
 from gitops_ds.core.events import deployer
 from gitops_ds.core.events.requests import CommitHeld, RequestHandled, Resumed, Suspended
-from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, CommitId
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, CommitId, Key
+from gitops_ds.core.rollouts.cluster_report import ClusterOrder
+from gitops_ds.core.skip_reasons import Skipped, SkipReason
 from gitops_ds.core.sources.source_status import Condition
-from gitops_ds.deploy import requests, source_status_store, state_store
+from gitops_ds.deploy import reports, requests, source_status_store, state_store
+from gitops_ds.deploy.revision_selector import SelectedRevision
+from gitops_ds.deploy.wave_gate import WaitingCommit
 from gitops_ds.notify import kube_events, notifications
 from gitops_ds.notify.kube_events import InvolvedObject
 from gitops_ds.notify.notifications import MessageFormat, NotificationBatch, NotificationBuilder
 from gitops_ds.ownership.options import ApplyOptions, Guards
+from gitops_ds.rollouts.staging.cluster_waves import WaveHold
 from gitops_ds.service.notifications import commit_progress
 from gitops_ds.status import agent_lists, agents
 from gitops_ds.testing.simulator import virtual_time
@@ -67,6 +72,55 @@ def test_an_abbreviated_commit_approves_no_plan() -> None:
     for digit in "ab":
         with pytest.raises(errors.UsageError, match=f"is commit {digit * 12}: a plan is approved"):
             service_requests.refuse_commit(state, digit * 16)
+
+
+TIP, OLDER = CommitId("a" * 40), CommitId("b" * 40)
+WAITS = WaitingCommit(ClusterOrder(), WaveHold("canary", "canary is unhealthy"))
+REFUSAL = Skipped(SkipReason.REFUSED, "ConfigMap apps/a: denied", Key("", "ConfigMap", "apps", "a"))
+HELD = Skipped(SkipReason.HELD, "it is held")
+
+
+def ended(commit: CommitId, *refusals: Skipped) -> deployer.Reconciled:
+    return deployer.Reconciled(0.0, commit, 2, refusals)
+
+
+@pytest.mark.parametrize(
+    ("selected", "text"),
+    [
+        (SelectedRevision(TIP), "not applied, and there is no earlier good one"),
+        (
+            SelectedRevision(TIP, lost=True),
+            "not applied, and the Git server no longer has the last good one",
+        ),
+        (SelectedRevision(TIP, lost=True, waiting=WAITS), "waiting"),
+        (SelectedRevision(TIP, waiting=WAITS, held="requested"), "held"),
+    ],
+)
+def test_the_answer_of_a_reconciliation_that_has_no_commit(
+    selected: SelectedRevision, text: str
+) -> None:
+    assert reports.without_plan(selected) == f"failure: commit aaaaaaaaaaaa is {text}"
+
+
+@pytest.mark.parametrize(
+    ("done", "begins", "ends"),
+    [
+        (ended(TIP), "success: commit aaaaaaaaaaaa is applied: 2 written", ""),
+        (ended(TIP, HELD), "success: commit aaaaaaaaaaaa is applied: 2 written", "; it is held"),
+        (
+            ended(TIP, REFUSAL, REFUSAL),
+            "failure: commit aaaaaaaaaaaa is not applied as a whole: 2 written, 2 refused: ",
+            "ConfigMap apps/a: denied",
+        ),
+        (
+            ended(OLDER, REFUSAL),
+            "failure: commit aaaaaaaaaaaa is not applied; the last good one stays: ",
+            "commit bbbbbbbbbbbb is applied: 2 written",
+        ),
+    ],
+)
+def test_the_answer_of_an_applied_plan(done: deployer.Reconciled, begins: str, ends: str) -> None:
+    assert reports.outcome(TIP, done) == begins + ends
 
 
 async def test_a_request_is_answered_with_its_value_and_how_the_pass_ended(scene: Scene, /) -> None:

@@ -16,7 +16,7 @@ from gitops_ds.core.decision import Powers
 from gitops_ds.core.events.rollouts import RolloutProgressed
 from gitops_ds.core.objects import Key
 from gitops_ds.core.rollouts.rollout_progress import RolloutProgress
-from gitops_ds.deploy.apply import prepared_plan
+from gitops_ds.deploy.apply import plan_draft
 from gitops_ds.deploy.pipeline import prepare
 from gitops_ds.deploy.plan import printers
 from gitops_ds.deploy.target import DeployTarget
@@ -36,7 +36,7 @@ async def planned(scene: Scene) -> Change:
     place = DeployTarget(
         scene.cluster.client("plan"), "gitops-ds", "test", "memory", clock=scene.cluster.server.now
     )
-    draft = await prepared_plan.draft(place, bundle, snapshot.commit, ApplyOptions())
+    draft = await plan_draft.draft(place, bundle, snapshot.commit, ApplyOptions())
     plan = planning.with_stages(draft.plan, draft.bundle, draft.inputs.live)
     return next(change for change in plan.changes if change.key.is_daemonset)
 
@@ -149,7 +149,7 @@ async def shown(scene: Scene, namespace: str) -> dict[str, list[str]]:
     client, clock = scene.cluster.client("plan"), scene.cluster.server.now
     place = DeployTarget(client, namespace, "test", "memory", clock=clock)
     options = ApplyOptions(is_shown_only=True)
-    draft = await prepared_plan.draft(place, bundle, snapshot.commit, options)
+    draft = await plan_draft.draft(place, bundle, snapshot.commit, options)
     return {
         str(write.key): [str(field.path) for field in write.fields] for write in draft.plan.writes
     }

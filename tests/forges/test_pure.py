@@ -57,6 +57,13 @@ GITLAB = {
     "CI_JOB_ID": "200",
     "CI_JOB_URL": "https://gitlab.example/acme/agents/-/jobs/200",
 }
+# The variables of a job on each forge.
+JOBS: dict[ForgeKind, dict[str, str]] = {
+    ForgeKind.GITHUB: ACTIONS,
+    ForgeKind.GITLAB: GITLAB,
+    ForgeKind.GITEA: {**ACTIONS, "GITEA_ACTIONS": "true"},
+    ForgeKind.FORGEJO: {**ACTIONS, "GITEA_ACTIONS": "true", "FORGEJO_ACTIONS": "true"},
+}
 
 
 def apis(of: type[ForgeApi] = ForgeApi) -> Iterator[type[ForgeApi]]:
@@ -70,6 +77,12 @@ def test_each_forge_has_a_kind() -> None:
         importlib.import_module(module.name)
     of_kinds = {type(forge_access.api(kind)) for kind in ForgeKind}
     assert set(apis()) == of_kinds, "ForgeKind, and forge_access.api, must have it"
+
+
+@pytest.mark.parametrize("kind", ForgeKind)
+def test_a_job_of_each_forge_is_recognized(kind: ForgeKind) -> None:
+    job = ci_environment.read(JOBS[kind], {})
+    assert (job.kind, job.number, bool(job.run)) == (kind, 7, True)
 
 
 def test_a_job_of_a_pull_request_is_about_its_head_not_about_the_merge() -> None:

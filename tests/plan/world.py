@@ -20,8 +20,8 @@ from gitops_ds.core.objects import CommitId
 from gitops_ds.core.skip_reasons import Skipped
 from gitops_ds.core.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.deploy import state_store
-from gitops_ds.deploy.apply import plan_execution, prepared_plan
-from gitops_ds.deploy.apply.prepared_plan import PreparedPlan
+from gitops_ds.deploy.apply import plan_draft, plan_execution
+from gitops_ds.deploy.apply.plan_draft import PlanDraft
 from gitops_ds.deploy.pipeline import prepare
 from gitops_ds.deploy.target import DeployTarget
 from gitops_ds.ownership.options import ApplyOptions, Guards
@@ -100,10 +100,10 @@ class World:
 
     async def draft(
         self, files: Files, subject: str = "first", options: ApplyOptions = NOBODY_WAITS
-    ) -> PreparedPlan:
+    ) -> PlanDraft:
         prepared = prepare.prepare(snapshot(files, subject), namespace=self.namespace)
         assert prepared.deployable, [finding for finding in prepared.findings if finding.refused]
-        return await prepared_plan.draft(self.place, prepared.bundle, commit(subject), options)
+        return await plan_draft.draft(self.place, prepared.bundle, commit(subject), options)
 
     async def apply(
         self, files: Files, subject: str = "first", options: ApplyOptions = NOBODY_WAITS
@@ -111,7 +111,7 @@ class World:
         draft = await self.draft(files, subject, options)
         return await self.carry_out(draft, options)
 
-    async def carry_out(self, draft: PreparedPlan, options: ApplyOptions = NOBODY_WAITS) -> Pass:
+    async def carry_out(self, draft: PlanDraft, options: ApplyOptions = NOBODY_WAITS) -> Pass:
         events: list[Event] = []
         done = await plan_execution.carry_out(self.place, draft, options, events.append, self.clock)
         self.records += events

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import gitops_ds
+from gitops_ds.core.change import Cost
 from gitops_ds.core.plain_text import counted, listed
-from gitops_ds.core.request_cost import Cost
 from gitops_ds.kube.apimachinery import request_costs
 
 

@@ -24,8 +24,8 @@ from gitops_ds.core.rollouts.rollout_gates import (
     Subject,
 )
 from gitops_ds.kube.apimachinery import pods, timestamps
-from gitops_ds.rollouts.controller import gate_pods
-from gitops_ds.rollouts.controller.gate_pods import POD_METRICS, PodGates
+from gitops_ds.rollouts.controller import gate_measurement
+from gitops_ds.rollouts.controller.gate_measurement import POD_METRICS, PodGates
 from tests.deploy.rollout_scene import NODES, Scene, play
 
 NEIGHBOURS = """\
@@ -135,10 +135,10 @@ def test_restarts_count_from_the_touch_on_and_further_ones_by_their_number() -> 
 def test_each_of_many_nodes_is_listed_in_turn() -> None:
     cluster = Pods()
     gates = PodGates(cluster, lambda: 1000.0)  # type: ignore[arg-type]
-    number = 2 * gate_pods.NODES_AT_ONCE + 50
+    number = 2 * gate_measurement.NODES_AT_ONCE + 50
     touched = {f"node-{index:03}": 100.0 for index in range(number)}
     reading = look(cluster, gates, **touched)
-    assert len(cluster.asked) == len(reading.nodes) == gate_pods.NODES_AT_ONCE
+    assert len(cluster.asked) == len(reading.nodes) == gate_measurement.NODES_AT_ONCE
     for _ in range(4):
         reading = look(cluster, gates, **touched)
     assert len(reading.nodes) == number

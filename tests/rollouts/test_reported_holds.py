@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.rollouts import RolloutHeld, StageNodesReplaced, StageOpened
 from gitops_ds.core.rollouts.staged_rollout import HoldKind, StageHold, StageInputs
-from gitops_ds.rollouts.controller.rollouts import Rollouts
+from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory
 from gitops_ds.rollouts.decisions.rollout_holds import RETURNS, ReportedHolds
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 from tests.rollouts.test_stages import FAST
@@ -55,7 +55,7 @@ class Service:
 
     def __init__(self, world: RolloutWorld) -> None:
         self.world, self.events = world, list[Event]()
-        self.rollouts = Rollouts(self.events.append, lambda: world.now)
+        self.rollouts = RolloutMemory(self.events.append, lambda: world.now)
 
     def turn(self) -> int:
         """One round; returns the number of events about holds so far."""

@@ -15,7 +15,7 @@ from gitops_ds.core.rollouts.rollout_policy import After
 from gitops_ds.core.rollouts.staged_rollout import HoldKind, NodeStep, RolloutTarget, StageInputs
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import daemonsets, revisions
-from gitops_ds.rollouts.controller.rollouts import Rollouts, RolloutSources
+from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory, RolloutSources
 from gitops_ds.rollouts.decisions import stage_inputs
 from gitops_ds.rollouts.state import keys, rollout_annotations, target_revisions
 from gitops_ds.rollouts.state.daemonset_statements import RolloutPhase
@@ -425,7 +425,7 @@ def test_the_inputs_hold_the_agents_that_are_behind_by_the_observations_of_the_c
         document, ()
     )
     sources = RolloutSources(lambda: [other.observe()])
-    rollouts = Rollouts(lambda _: None, lambda: world.now, sources)
+    rollouts = RolloutMemory(lambda _: None, lambda: world.now, sources)
     inputs = rollouts.inputs(world.observe())
     assert inputs is not None
     assert not inputs.behind  # no rollout is in progress

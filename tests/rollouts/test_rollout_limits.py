@@ -13,7 +13,7 @@ from gitops_ds.core import names
 from gitops_ds.core.decision import CreatePod, DeletePod
 from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
-from gitops_ds.rollouts.controller.rollouts import Rollouts
+from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory
 from gitops_ds.rollouts.decisions import stage_inputs
 from gitops_ds.rollouts.decisions.node_selection import RETRY_AFTER
 from gitops_ds.rollouts.state import keys, target_revisions
@@ -98,7 +98,7 @@ def test_writes_are_bounded_by_the_rate(owned: bool) -> None:
     world.body["metadata"]["annotations"][keys.ROLLOUT_POLICY] = target_revisions.policy_text(
         document, ()
     )
-    rollouts = Rollouts(lambda _: None, lambda: world.now)
+    rollouts = RolloutMemory(lambda _: None, lambda: world.now)
     world.commit(SECOND)
     taken = []
     for _ in range(12):

@@ -13,9 +13,9 @@ from gitops_ds.core.deployer_state import TEMPLATES, DeployerState
 from gitops_ds.core.objects import CommitId, Digest, Key
 from gitops_ds.core.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
 from gitops_ds.core.values import replace
-from gitops_ds.kube.apimachinery import agent_records
 from gitops_ds.service.required_agents import READ_EVERY, GitRequirements
 from gitops_ds.service.runnable import DeployerPart
+from gitops_ds.startup_taints import required_agents
 from gitops_ds.testing.simulator import virtual_time
 from tests.plan.world import daemonset
 
@@ -57,7 +57,7 @@ def bundle(*bodies: dict[str, Any]) -> Bundle:
 
 
 def state(*bodies: dict[str, Any], repository: str = "git") -> DeployerState:
-    required = {key(one["metadata"]["name"]): agent_records.of_manifest(one) for one in bodies}
+    required = {key(one["metadata"]["name"]): required_agents.record_of(one) for one in bodies}
     return DeployerState(repository=repository, last_attempted=COMMIT, required=required)
 
 
@@ -174,7 +174,7 @@ def test_while_git_cannot_be_read_the_stored_state_requires_the_agents() -> None
     """Of a loop without a commit, and of a repository whose owner is not known yet."""
     for deployer in (Deployer(Loop(owner="own")), Deployer()):
         (one,) = requirements(deployer, stored=Stored({"own": state(body("a"))})).required()
-        assert (one.wanted, one.applied) == (None, agent_records.of_manifest(body("a")))
+        assert (one.wanted, one.applied) == (None, required_agents.record_of(body("a")))
         assert one.followed is (deployer.loop is not None)
 
 

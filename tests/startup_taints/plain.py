@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitops_ds.core.daemonset import Owner, Phase, Pod
+from gitops_ds.core.daemonset import Owner, Phase, Pod, PodContent
 from gitops_ds.core.live import Node, Taint
 from gitops_ds.core.objects import Body, Key
-from gitops_ds.core.pod_content import PodContent
 from gitops_ds.core.required_agents import RequiredInGit
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
 from gitops_ds.core.startup_taints import OWN, Enforce, StartupTaintPolicy
-from gitops_ds.kube.apimachinery import agent_records, daemonsets, node_eligibility, pod_contents
-from gitops_ds.startup_taints import node_waits
+from gitops_ds.kube.apimachinery import daemonsets, node_eligibility, pod_contents
+from gitops_ds.startup_taints import node_waits, required_agents
 from gitops_ds.startup_taints.node_waits import NodeState, Surroundings
 from gitops_ds.startup_taints.required_agents import CountedTemplate, PodTemplates, RequiredAgent
 
@@ -42,7 +41,7 @@ def in_git(
     body: Body, history: TemplateHistory | None = None, staged: bool = False, **about: Any
 ) -> RequiredInGit:
     """A required agent with this manifest, which is applied."""
-    record = agent_records.of_manifest(body, staged=staged)
+    record = required_agents.record_of(body, staged=staged)
     key = daemonsets.daemonset_of(body).key
     return RequiredInGit(key, record, record, history or TemplateHistory(), **about)
 

@@ -16,7 +16,7 @@ from gitops_ds.core.required_agents import RequiredInGit
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory, TemplateProof
 from gitops_ds.core.rollouts.staged_rollout import RolloutRecord
 from gitops_ds.core.values import replace
-from gitops_ds.kube.apimachinery import agent_records, daemonsets
+from gitops_ds.kube.apimachinery import daemonsets
 from gitops_ds.rollouts.state import keys, proofs, target_revisions
 from gitops_ds.startup_taints import required_agents
 from gitops_ds.startup_taints.required_agents import RequiredAgent
@@ -212,7 +212,7 @@ def test_a_pod_with_the_labels_of_the_agent_that_runs_something_else_does_not_co
 
 def test_without_a_rollout_policy_every_recorded_template_counts() -> None:
     """Pods of the template before stay until the rolling update replaces them."""
-    second = agent_records.of_manifest(daemonset(SECOND), before=agent_records.of_manifest(FIRST))
+    second = required_agents.record_of(daemonset(SECOND), before=required_agents.record_of(FIRST))
     required = RequiredInGit(KEY, second, second)
     agent = required_agents.agent_of(required, live(daemonset("edited:1")))
     assert counts(agent, pod("any"))
@@ -221,9 +221,9 @@ def test_without_a_rollout_policy_every_recorded_template_counts() -> None:
 
 
 def test_as_many_templates_are_recorded_as_are_rolled_back_to() -> None:
-    record = agent_records.of_manifest(FIRST)
+    record = required_agents.record_of(FIRST)
     for number in range(2, 30):
-        record = agent_records.of_manifest(daemonset(f"agent:{number}"), before=record)
+        record = required_agents.record_of(daemonset(f"agent:{number}"), before=record)
     assert len(record.contents) == 10
     assert record.contents[0] == content("agent:29")
 

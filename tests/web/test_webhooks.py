@@ -20,6 +20,7 @@ from multidict import CIMultiDict
 from gitops_ds.core.deployer_state import Push
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.requests import WebhookResult
+from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.service.web import webhook_payloads, webhooks
 from gitops_ds.service.web.webhook_payloads import PushEvent
 
@@ -95,11 +96,8 @@ def headers_of(
 
 
 FORGES = (
-    "github",
-    "gitea",
-    "forgejo",
+    *ForgeKind,
     "bitbucket",
-    "gitlab",
     "gitlab-signed",
     "generic",
     "generic-id",

@@ -52,7 +52,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "a watch that fails while lists work is retried indefinitely, without a list": {
         "gitops_ds.kube.client.informer": (
-            "    if (broken or silent) and (not isinstance(ended.error, Expired)):",
+            "    if (broken or silent) and (not isinstance(ended.error, errors.Expired)):",
             "    if False:",
         ),
     },

@@ -20,7 +20,8 @@ from gitops_ds.core.objects import DAEMONSET, NODE, POD, Resource
 from gitops_ds.core.required_agents import AgentRecord, RequiredInGit
 from gitops_ds.core.startup_taints import OWN, StartupTaintPolicy
 from gitops_ds.core.values import replace
-from gitops_ds.kube.apimachinery import agent_records, nodes, pods
+from gitops_ds.kube.apimachinery import nodes, pods
+from gitops_ds.startup_taints import required_agents
 from gitops_ds.startup_taints.startup_taints import StartupTaints
 from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator import virtual_time
@@ -120,7 +121,7 @@ class Git:
 
     def record(self, body: dict[str, Any]) -> None:
         name = body["metadata"]["name"]
-        self.records[name] = agent_records.of_manifest(body, before=self.records.get(name))
+        self.records[name] = required_agents.record_of(body, before=self.records.get(name))
 
     def required(self) -> list[RequiredInGit]:
         return [

@@ -12,9 +12,8 @@ from typing import Any, Final
 from gitops_ds.checks.admission import object_names
 from gitops_ds.checks.engine.rule import Violation, at, containers, items, pod_specs, rule, section
 from gitops_ds.checks.schema import error_messages
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.finding import Fix, Mend, refused
 from gitops_ds.core.objects import Body, Path
-from gitops_ds.core.rules import refused
 from gitops_ds.kube.apimachinery import quantities
 
 _AMOUNTS: Final[Mapping[str, tuple[Path, ...]]] = {

@@ -21,8 +21,8 @@ from gitops_ds.checks.engine.rule import (
     rule,
     section,
 )
+from gitops_ds.core.finding import refused
 from gitops_ds.core.objects import Body, Path
-from gitops_ds.core.rules import refused
 from gitops_ds.kube.apimachinery import quantities
 
 _OF_CONTAINERS: Final = frozenset(("cpu", "memory", "ephemeral-storage"))

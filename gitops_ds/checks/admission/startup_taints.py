@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from gitops_ds.checks.engine.rule import POD, Check, Spec, Violation, items, of_daemonsets, rule
 from gitops_ds.core import names, startup_taints
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.finding import Fix, Mend, refused
 from gitops_ds.core.live import Taint
 from gitops_ds.core.objects import Body, Path
-from gitops_ds.core.rules import refused
 from gitops_ds.kube.apimachinery import daemonsets, node_eligibility
 
 _TOLERATIONS: Final[Path] = (*POD, "tolerations")

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gitops_ds.checks.engine.rule import Violation, at, pod_specs, rule, section
-from gitops_ds.core.finding import Fix, Mend
+from gitops_ds.core.finding import Fix, Mend, refused
 from gitops_ds.core.objects import Body, Path
-from gitops_ds.core.rules import refused
 from gitops_ds.kube.apimachinery import label_selector
 
 _SELECTING: Final = frozenset({"DaemonSet", "Deployment", "StatefulSet", "ReplicaSet"})

@@ -23,9 +23,8 @@ from gitops_ds.checks.engine.rule import (
     rule,
     section,
 )
-from gitops_ds.core.finding import Severity
+from gitops_ds.core.finding import Severity, advice
 from gitops_ds.core.objects import Body, Path
-from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Requirement
 from gitops_ds.kube.apimachinery import label_selector
 from gitops_ds.source.rules import INVALID_AFFINITY

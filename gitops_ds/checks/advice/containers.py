@@ -21,9 +21,8 @@ from gitops_ds.checks.engine.rule import (
     rule,
     section,
 )
-from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.finding import Fix, Mend, Severity, advice, certain, refused
 from gitops_ds.core.objects import Body, Path
-from gitops_ds.core.rules import advice, certain, refused
 from gitops_ds.kube.apimachinery import quantities
 
 # The proposed values without any known usage: the order of magnitude of a node agent.

@@ -23,9 +23,8 @@ from gitops_ds.checks.engine.rule import (
     rule,
     section,
 )
-from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.finding import Fix, Mend, Severity, advice
 from gitops_ds.core.objects import Body, Path
-from gitops_ds.core.rules import advice
 from gitops_ds.kube.apimachinery import capacity
 
 # Access to these paths gives control over the node, or access to the data of all its pods.

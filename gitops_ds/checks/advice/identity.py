@@ -7,9 +7,8 @@ from typing import Final
 
 from gitops_ds.checks.engine.rule import SPEC, Spec, Violation, of_daemonsets, rule, section
 from gitops_ds.core import names
-from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.finding import Fix, Mend, Severity, advice
 from gitops_ds.core.objects import Body, Path, group_of
-from gitops_ds.core.rules import advice
 from gitops_ds.kube.apimachinery import builtin_resources
 
 _LABELS: Final[Path] = ("metadata", "labels")

@@ -11,9 +11,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from gitops_ds.checks.engine.rule import Check, Violation, containers, items, rule
-from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.finding import Fix, Mend, Severity, advice
 from gitops_ds.core.objects import Body, Path
-from gitops_ds.core.rules import advice
 
 _CACHED: Final = 4096  # a fleet has some hundred images, each in many manifests
 

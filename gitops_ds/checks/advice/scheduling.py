@@ -19,10 +19,9 @@ from gitops_ds.checks.engine.rule import (
     rule,
     section,
 )
-from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.finding import Fix, Mend, Severity, advice
 from gitops_ds.core.live import Taint
 from gitops_ds.core.objects import Body, Path
-from gitops_ds.core.rules import advice
 from gitops_ds.kube.apimachinery import node_eligibility
 
 _TOLERATIONS: Final[Path] = (*POD, "tolerations")

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.checks.engine.rule import Violation, containers, items, pod_specs, rule, section
-from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.finding import Fix, Mend, Severity, advice
 from gitops_ds.core.objects import Body, Path
-from gitops_ds.core.rules import advice
 
 _POWERFUL: Final = frozenset({"ALL", "SYS_ADMIN", "NET_ADMIN"})
 # Agents of these classes require access to the node; for others privileges are an error.

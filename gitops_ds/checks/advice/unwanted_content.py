@@ -12,10 +12,9 @@ import orjson
 
 from gitops_ds.checks.engine.rule import Violation, containers, items, rule, section
 from gitops_ds.core import names
-from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.finding import Fix, Mend, Severity, advice
 from gitops_ds.core.objects import Body, Path, group_of
 from gitops_ds.core.redaction import patterns
-from gitops_ds.core.rules import advice
 from gitops_ds.source.rules import PLAIN_SECRET
 
 # The output of Go templates for a missing value, and reminders.

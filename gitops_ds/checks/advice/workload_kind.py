@@ -12,9 +12,8 @@ from typing import Final
 
 from gitops_ds.checks.advice import images
 from gitops_ds.checks.engine.rule import POD, Spec, Violation, items, of_daemonsets, rule
-from gitops_ds.core.finding import Severity
+from gitops_ds.core.finding import Severity, advice
 from gitops_ds.core.objects import Body
-from gitops_ds.core.rules import advice
 
 _STATIC_POD: Final = "a static pod, which the kubelet starts from a file"
 _SERVICE: Final = "a service of the operating system, in the image of the node"

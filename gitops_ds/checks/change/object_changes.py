@@ -12,9 +12,8 @@ from gitops_ds.checks.change import regressions
 from gitops_ds.checks.engine.contexts import ChangeRule, ChangeSides
 from gitops_ds.checks.engine.rule import POD, Violation, pod, rule, rules_in, section
 from gitops_ds.core import names
-from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.finding import Fix, Mend, Severity, advice, refused
 from gitops_ds.core.objects import Body, Key, show_path
-from gitops_ds.core.rules import advice, refused
 from gitops_ds.kube.apimachinery import capacity, label_selector, node_pools, quantities
 
 # The accepted additional requests over all nodes, in thousandths: 50 cores, 100 GiB.

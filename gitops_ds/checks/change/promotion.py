@@ -9,9 +9,8 @@ from typing import Final
 
 from gitops_ds.checks.engine.contexts import ClusterStep, PromotionRule
 from gitops_ds.checks.engine.rule import POD, Violation, items, rule, rules_in, section, template
-from gitops_ds.core.finding import Severity
+from gitops_ds.core.finding import Severity, advice
 from gitops_ds.core.objects import Body, Key
-from gitops_ds.core.rules import advice
 
 _MOST_NODES: Final = 500
 # Usual names of environments, in the order of promotion.

@@ -10,9 +10,8 @@ from gitops_ds.checks.advice import images
 from gitops_ds.checks.cluster import references
 from gitops_ds.checks.engine.contexts import ChangeSides
 from gitops_ds.checks.engine.rule import POD, Violation, items, pod, rule, section
-from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.finding import Fix, Mend, Severity, advice
 from gitops_ds.core.objects import Body, Key, Path
-from gitops_ds.core.rules import advice
 from gitops_ds.kube.apimachinery import capacity, label_selector, quantities
 
 _TEMPLATE: Final[Path] = ("spec", "template")

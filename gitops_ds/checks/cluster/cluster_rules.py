@@ -20,10 +20,9 @@ from gitops_ds.checks.cluster import (
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.engine.contexts import ClusterContext, ClusterRule, pod_labels, pod_spec
 from gitops_ds.checks.engine.rule import POD, Violation, items, rule, rules_in, section
-from gitops_ds.core.finding import Severity
+from gitops_ds.core.finding import Severity, advice, certain
 from gitops_ds.core.objects import Body, Key, Path
 from gitops_ds.core.plain_text import listed
-from gitops_ds.core.rules import advice, certain
 from gitops_ds.core.sources.bundle import Manifest, Requirement
 from gitops_ds.kube.apimachinery import label_selector
 

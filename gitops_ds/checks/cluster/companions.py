@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_labels
 from gitops_ds.checks.engine.rule import POD, Violation, at, pod_path, rule, section, template
-from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.finding import Fix, Mend, Severity, advice
 from gitops_ds.core.objects import Body, Path
-from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Manifest, Requirement
 from gitops_ds.kube.apimachinery import label_selector
 

@@ -13,11 +13,10 @@ from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_labels, pod_spec
 from gitops_ds.checks.engine.rule import POD, Violation, class_of, items, rule, section
 from gitops_ds.core.daemonset import RollingUpdate, Share
-from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.finding import Fix, Mend, Severity, advice
 from gitops_ds.core.live import Census, Node
 from gitops_ds.core.objects import Path
 from gitops_ds.core.plain_text import counted
-from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Alternatives, Manifest
 from gitops_ds.kube.apimachinery import daemonsets, label_selector, node_pools
 from gitops_ds.source.rules import NO_NODE

@@ -16,11 +16,10 @@ import msgspec
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_spec
 from gitops_ds.checks.engine.rule import POD, Violation, items, pod, rule, section, template
 from gitops_ds.core.daemonset import RollingUpdate
-from gitops_ds.core.finding import Severity
+from gitops_ds.core.finding import Severity, advice
 from gitops_ds.core.live import Census
 from gitops_ds.core.objects import Body, Key, Path
 from gitops_ds.core.plain_text import counted
-from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Manifest
 from gitops_ds.kube.apimachinery import capacity, daemonsets, node_eligibility, node_pools
 from gitops_ds.kube.apimachinery.capacity import Amounts

@@ -7,16 +7,9 @@ from typing import Any
 
 from gitops_ds.checks.admission.startup_taints import ANNOTATION, untolerated
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_labels, pod_spec
-from gitops_ds.checks.engine.rule import (
-    Violation,
-    containers,
-    items,
-    rule,
-    section,
-)
-from gitops_ds.core.finding import Severity
+from gitops_ds.checks.engine.rule import Violation, containers, items, rule, section
+from gitops_ds.core.finding import Severity, advice
 from gitops_ds.core.objects import Key, Path
-from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Manifest
 from gitops_ds.core.startup_taints import OWN
 from gitops_ds.kube.apimachinery import daemonsets, label_selector

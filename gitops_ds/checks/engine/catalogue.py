@@ -19,7 +19,7 @@ from gitops_ds.checks.change import object_changes, promotion
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import repository_rules, rule_table, suppressions
 from gitops_ds.checks.schema import custom_rules, error_messages, manifests
-from gitops_ds.core.rules import RuleDefinition
+from gitops_ds.core.finding import RuleDefinition
 from gitops_ds.source import rules
 from gitops_ds.yaml import documents, libyaml, nodes
 

@@ -12,9 +12,8 @@ from gitops_ds.checks.engine.rule_table import Hit
 from gitops_ds.checks.schema import custom_rules, error_messages, manifests, repository_files
 from gitops_ds.checks.schema.error_messages import SchemaViolation
 from gitops_ds.core import progress
-from gitops_ds.core.finding import Finding, Place, Severity
+from gitops_ds.core.finding import Finding, Place, RuleDefinition, Severity
 from gitops_ds.core.objects import Digest, Key, digest_of
-from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.core.sources.bundle import Bundle, Custom, Manifest
 from gitops_ds.core.sources.source_tree import Files, SourceTree
 from gitops_ds.core.values import replace

@@ -9,9 +9,8 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from gitops_ds.checks.engine.rule import Violation
-from gitops_ds.core.finding import Place, Severity
+from gitops_ds.core.finding import Place, Severity, advice
 from gitops_ds.core.objects import Path
-from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.core.sources.source_tree import SourceTree
 

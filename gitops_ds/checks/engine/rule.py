@@ -10,9 +10,8 @@ import msgspec
 from msgspec.structs import asdict
 
 from gitops_ds.core import names
-from gitops_ds.core.finding import Fix
+from gitops_ds.core.finding import Fix, RuleDefinition
 from gitops_ds.core.objects import Body, Key, Path
-from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.core.values import replace
 
 # A part of an object's body: a pod spec, a container, a volume.

@@ -31,9 +31,8 @@ from gitops_ds.checks.advice import (
     workload_kind,
 )
 from gitops_ds.checks.engine.rule import Looked, ObjectRule, Switch, Violation, class_of, rules_in
-from gitops_ds.core.finding import Severity
+from gitops_ds.core.finding import RuleDefinition, Severity, advice
 from gitops_ds.core.objects import Body
-from gitops_ds.core.rules import RuleDefinition, advice
 
 CRASHED: Final = advice("DS904", Severity.ERROR, "rule failed")
 

@@ -18,9 +18,8 @@ import msgspec
 
 from gitops_ds.checks.engine.rule import class_of, items, section
 from gitops_ds.core import names
-from gitops_ds.core.finding import Finding, Place, Severity
+from gitops_ds.core.finding import Finding, Place, Severity, advice
 from gitops_ds.core.objects import Key
-from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser

@@ -10,16 +10,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-from gitops_ds.checks.report import text
-from gitops_ds.checks.report.findings import (
-    SEVERITY_ORDER,
-    Report,
-    ReportContext,
-    described,
-    fix_line,
-    severity_counts,
-    span,
-)
+from gitops_ds.checks.report import findings, text
 from gitops_ds.core.finding import Finding, Severity
 from gitops_ds.core.plain_text import counted
 
@@ -27,7 +18,7 @@ _LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity
 PER_LEVEL: Final = 10  # of each level and step; GitHub drops further ones
 
 
-def as_commands(report: Report, about: ReportContext) -> str:
+def as_commands(report: findings.Report, about: findings.ReportContext) -> str:
     """One line for each of the ten most important findings of a level. If there are more, a notice
     and the whole list follow.
 
@@ -39,7 +30,7 @@ def as_commands(report: Report, about: ReportContext) -> str:
     if len(shown) < len(report.findings):
         note = (
             f"{len(shown)} of {len(report.findings)} findings are shown here "
-            f"({severity_counts(report.count())}); the log of the step has all"
+            f"({findings.severity_counts(report.count())}); the log of the step has all"
         )
         note += f": {about.full}" if about.full else ""
         lines.append(
@@ -57,14 +48,14 @@ def stopped(lines: str) -> str:
     return f"::stop-commands::{token}\n{lines}::{token}::\n"
 
 
-def _most_important(report: Report) -> list[Finding]:
+def _most_important(report: findings.Report) -> list[Finding]:
     """At most ten findings of a level in the order of the report, blocking ones first. One notice
     is reserved for the number of omitted findings.
     """
     ranked = sorted(
         enumerate(report.findings),
         key=lambda numbered: (
-            SEVERITY_ORDER[numbered[1].severity],
+            findings.SEVERITY_ORDER[numbered[1].severity],
             not numbered[1].refused,
             numbered[0],
         ),
@@ -78,19 +69,19 @@ def _most_important(report: Report) -> list[Finding]:
     ]
 
 
-def _command(finding: Finding, report: Report, about: ReportContext) -> str:
+def _command(finding: Finding, report: findings.Report, about: findings.ReportContext) -> str:
     rule = about.rules.get(finding.rule)
     properties: dict[str, str | int] = {}
     if finding.place:
         properties["file"] = report.file(finding)
         if finding.place.line:
-            line, column, end_line, end_column = span(finding)
+            line, column, end_line, end_column = findings.span(finding)
             properties |= {"line": line, "endLine": end_line}
             if line == end_line:  # columns are valid within one line only
                 properties |= {"col": column, "endColumn": end_column}
     properties["title"] = f"{finding.rule} {rule.summary}" if rule else finding.rule
     attributes = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    message = _message(described(finding) + fix_line(finding))
+    message = _message(findings.described(finding) + findings.fix_line(finding))
     return f"::{_LEVELS[finding.severity]} {attributes}::{message}\n"
 
 

@@ -10,9 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from gitops_ds.checks.engine.rule import Violation
-from gitops_ds.core.finding import Severity
+from gitops_ds.core.finding import Severity, advice
 from gitops_ds.core.objects import show_path
-from gitops_ds.core.rules import advice
 from gitops_ds.core.sources.bundle import Custom, Manifest
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import json_schema

@@ -11,9 +11,8 @@ import msgspec
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.engine.rule import at
 from gitops_ds.checks.schema import fastcheck
-from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.finding import Fix, Mend, RuleDefinition, Severity, refused
 from gitops_ds.core.objects import Path, show_path
-from gitops_ds.core.rules import RuleDefinition, refused
 from gitops_ds.core.values import replace
 from gitops_ds.source.rules import INVALID_VALUE, MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE
 

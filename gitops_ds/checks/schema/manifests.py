@@ -14,9 +14,8 @@ import msgspec
 from gitops_ds.checks.engine import phrases, rule
 from gitops_ds.checks.schema import error_messages, fastcheck
 from gitops_ds.checks.schema.error_messages import SchemaViolation
-from gitops_ds.core.finding import Fix, Mend, Severity
+from gitops_ds.core.finding import Fix, Mend, Severity, refused
 from gitops_ds.core.objects import Body, Path, group_of
-from gitops_ds.core.rules import refused
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import kubernetes_types, kubernetes_versions
 from gitops_ds.source.rules import INVALID_VALUE, UNKNOWN_FIELD

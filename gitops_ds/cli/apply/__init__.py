@@ -88,7 +88,7 @@ async def apply(args: ApplyArgs) -> int:
     from gitops_ds.cli.apply import reconciliation
 
     result = await reconciliation.apply(request, _printer(args))
-    _show(result.prepared.plan, args, result.ended.writes)
+    _show(result.draft.plan, args, result.ended.writes)
     if result.ended.failed:
         return 1
     if args.wait:
@@ -103,11 +103,11 @@ async def _wait(args: ApplyArgs, result: Reconciliation) -> None:
     from gitops_ds.cli.wait import by_status
     from gitops_ds.kube.client import connect
 
-    made = result.prepared
-    keys = reconciliation.applied(made.plan)
-    estimates = partial(reconciliation.estimates, made.plan, made.bundle, made.inputs.live)
+    draft = result.draft
+    keys = reconciliation.applied(draft.plan)
+    estimates = partial(reconciliation.estimates, draft.plan, draft.bundle, draft.inputs.live)
     connection = args.connection().naming(args.cluster)
-    async with connect.reading(connection, made.bundle.cluster) as cluster:
+    async with connect.reading(connection, draft.bundle.cluster) as cluster:
         with rollout_display.shown(quiet=args.quiet, estimates=estimates) as display:
             listener = by_status.RolloutListener(display.report, display.progress)
             await by_status.wait_for_rollouts(cluster, keys, args.timeout, listener)

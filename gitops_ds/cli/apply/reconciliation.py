@@ -15,8 +15,8 @@ from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.deploy import source_status_store
 from gitops_ds.deploy.apply import plan_execution
+from gitops_ds.deploy.apply.plan_draft import PlanDraft
 from gitops_ds.deploy.apply.plan_execution import Reconciliation
-from gitops_ds.deploy.apply.prepared_plan import PreparedPlan
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.deploy.target import PlanTarget
 from gitops_ds.kube.apimachinery import defaults
@@ -91,9 +91,7 @@ async def refuse_beside_a_service(place: PlanTarget, snapshot: SourceTree) -> No
     )
 
 
-async def _refuse_going_back(
-    repository: open_repository.RepositoryRef, draft: PreparedPlan
-) -> None:
+async def _refuse_going_back(repository: open_repository.RepositoryRef, draft: PlanDraft) -> None:
     last, commit = draft.state.last_attempted, draft.commit
     if last is None or commit is None or last == commit.id:
         return

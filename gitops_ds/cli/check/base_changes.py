@@ -10,13 +10,7 @@ from typing import Any
 from gitops_ds.checks.engine import check as check_rules
 from gitops_ds.checks.engine.contexts import ChangeSides as RuleSides
 from gitops_ds.checks.engine.contexts import ClusterContext, ClusterStep
-from gitops_ds.cli.check.model import (
-    BaseDrift,
-    CheckInput,
-    CheckResult,
-    ClusterChange,
-    together,
-)
+from gitops_ds.cli.check.model import BaseDrift, CheckInput, CheckResult, ClusterChange, together
 from gitops_ds.core import duration
 from gitops_ds.core.change import Change, FieldChange, Operation
 from gitops_ds.core.finding import Finding

@@ -34,7 +34,7 @@ from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.rollouts.staging import git_template
 from gitops_ds.source.git import address, local_worktree, revision
 from gitops_ds.source.git.repository import Repository
-from gitops_ds.startup_taints import git_requirements
+from gitops_ds.startup_taints import required_agents
 from gitops_ds.startup_taints.startup_taints import GitInputs
 from gitops_ds.status.agents import Agent
 from gitops_ds.testing import simulator
@@ -129,8 +129,8 @@ def _git_inputs(loop: deployer_loop.Loop) -> GitInputs:
         return loop.deployer_state or DeployerState()
 
     def required() -> Sequence[RequiredInGit]:
-        wanted = None if loop.bundle is None else git_requirements.wanted_by(loop.bundle)
-        return tuple(git_requirements.required_by(state(), wanted, followed=True))
+        wanted = None if loop.bundle is None else required_agents.wanted_by(loop.bundle)
+        return tuple(required_agents.required_by(state(), wanted, followed=True))
 
     return GitInputs(lambda: state().last_attempted is not None, required)
 

@@ -24,8 +24,8 @@ from gitops_ds.core.live import Live
 from gitops_ds.core.objects import Body, Key
 from gitops_ds.core.redaction import objects
 from gitops_ds.core.skip_reasons import Skipped
-from gitops_ds.deploy.apply import prepared_plan
-from gitops_ds.deploy.apply.prepared_plan import PreparedPlan
+from gitops_ds.deploy.apply import plan_draft
+from gitops_ds.deploy.apply.plan_draft import PlanDraft
 from gitops_ds.deploy.plan import object_changes
 from gitops_ds.kube.apimachinery import defaults
 from gitops_ds.ownership import object_owner
@@ -71,10 +71,10 @@ async def of(request: PlanRequest) -> PlanDiff:
         return PlanDiff(await _of_plan(draft), draft.plan.refusals)
 
 
-async def _of_plan(draft: PreparedPlan) -> list[ObjectDiff]:
+async def _of_plan(draft: PlanDraft) -> list[ObjectDiff]:
     """The changes of a plan, including those held back, by dry runs in the cluster."""
     changes = (*draft.plan.writes, *draft.plan.held)
-    results = await prepared_plan.dry_run(
+    results = await plan_draft.dry_run(
         draft.inputs, (change.manifest for change in changes if change.manifest is not None)
     )
     return list(

@@ -20,7 +20,7 @@ from gitops_ds.daemonset import cache
 from gitops_ds.daemonset.indexes import PodsByNode
 from gitops_ds.deploy import state_store
 from gitops_ds.kube.apimachinery import timestamps
-from gitops_ds.startup_taints import git_requirements, node_waits, required_agents
+from gitops_ds.startup_taints import node_waits, required_agents
 from gitops_ds.startup_taints.node_waits import Surroundings
 
 
@@ -88,7 +88,7 @@ async def read(
     for resource, listing in zip(cache.WATCHED, lists, strict=True):
         content.replace(resource, listing.items, listing.version)
     is_known = bool(states) and all(state.knows_required for state in states.values())
-    required = git_requirements.of_states(states.values())
+    required = required_agents.of_states(states.values())
     agents = tuple(
         required_agents.agent_of(required[key], *content.find(key)) for key in sorted(required)
     )
@@ -114,7 +114,7 @@ def of_agent(
     """The nodes with a startup taint that wait for one DaemonSet, as a part of a document; `state`
     is that of its owner.
     """
-    required = git_requirements.of_states([state]).get(seen.daemonset.key)
+    required = required_agents.of_states([state]).get(seen.daemonset.key)
     if required is None:
         return []
     pods = PodsByNode()

@@ -27,8 +27,8 @@ from gitops_ds.core.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import owner_identity
-from gitops_ds.deploy.apply import prepared_plan
-from gitops_ds.deploy.apply.prepared_plan import PreparedPlan
+from gitops_ds.deploy.apply import plan_draft
+from gitops_ds.deploy.apply.plan_draft import PlanDraft
 from gitops_ds.deploy.live_state import LocatedBundle
 from gitops_ds.deploy.owner_identity import OwnerKey
 from gitops_ds.deploy.pipeline import open_repository, prepare
@@ -115,7 +115,7 @@ def owner_key(prepared_commit: Prepared, repository: open_repository.RepositoryR
 
 
 @asynccontextmanager
-async def drafted(request: PlanRequest) -> AsyncIterator[PreparedPlan]:
+async def drafted(request: PlanRequest) -> AsyncIterator[PlanDraft]:
     """A plan for a live cluster, which is open inside. Raises Refused for a bundle that can't be
     deployed.
     """
@@ -134,13 +134,13 @@ def connection(
 
 async def draft(
     cluster: ClusterReader, request: PlanRequest, prepared_commit: Prepared
-) -> tuple[PlanTarget, PreparedPlan]:
+) -> tuple[PlanTarget, PlanDraft]:
     """The target in an open cluster, and the plan for it."""
     key = owner_key(prepared_commit, request.repository)
     place = await _place(cluster, key, request.target, _evidence(request))
     bundle, commit = prepared_commit.bundle, request.snapshot.commit
     causes = partial(_causes, request)
-    return place, await prepared_plan.draft(place, bundle, commit, request.options, causes=causes)
+    return place, await plan_draft.draft(place, bundle, commit, request.options, causes=causes)
 
 
 async def _causes(

@@ -18,13 +18,7 @@ import msgspec
 from gitops_ds.core import errors, names, stated_reasons
 from gitops_ds.core.cluster import Cluster, ClusterReader
 from gitops_ds.core.deployer_state import DeployerState
-from gitops_ds.core.objects import (
-    CONFIG_MAP,
-    DAEMONSET,
-    Body,
-    key_of,
-    short,
-)
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, Body, key_of, short
 from gitops_ds.core.sources.source_status import Condition
 from gitops_ds.deploy import requests, source_status_store, state_store
 from gitops_ds.deploy.pipeline import open_repository

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from gitops_ds.cli.get import tables
 from gitops_ds.cli.output import table
+from gitops_ds.core.decision import Observation
+from gitops_ds.core.live import Node
 from gitops_ds.core.objects import short
 from gitops_ds.core.plain_text import counted, listed
 from gitops_ds.core.rollouts.staged_rollout import StageProgress
-from gitops_ds.kube.apimachinery import timestamps
+from gitops_ds.kube.apimachinery import node_eligibility, timestamps
+from gitops_ds.kube.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.rollouts.views.staged_rollouts import StagedRollout
-from gitops_ds.status import agent_json, excluded_nodes
+from gitops_ds.status import agent_json
 from gitops_ds.status import agents as fleets
 from gitops_ds.status.agents import Agent
 
@@ -36,7 +39,7 @@ def text_of(agent: Agent, now: float, *, nodes: bool, headers: bool = True) -> s
         text += table.line(f"On hold: {agent.hold.text}")
     entries = agent_json.nodes(agent)
     if nodes:
-        for reason, excluded in excluded_nodes.by_reason(agent.seen).items():
+        for reason, excluded in _excluded_nodes(agent.seen).items():
             where = f"No pod on {counted(len(excluded), 'node')}, {reason}"
             text += table.line(f"{where}: {listed(excluded, PROBLEM_ROWS)}")
     else:
@@ -126,3 +129,24 @@ def _stage(shown: StagedRollout, stage: StageProgress) -> list[str]:
     until = timestamps.text(waits.until) if waits and waits.until is not None else "-"
     proved = f"{stage.proved}/{len(stage.nodes)}"
     return [stage.label, stage.state, proved, waits.reason if waits else "-", until]
+
+
+def _excluded_nodes(seen: Observation) -> Mapping[str, tuple[str, ...]]:
+    """The sorted names of the nodes that the node selector, the affinity or a taint excludes, by
+    the reason.
+    """
+    placer = node_eligibility.read(seen.daemonset.template)
+    found = dict[str, list[str]]()
+    for node in sorted(seen.nodes, key=lambda node: node.name):
+        if placer.place(node) is not Placement.RUN:
+            found.setdefault(_exclusion(placer, node), []).append(node.name)
+    return {reason: tuple(nodes) for reason, nodes in sorted(found.items())}
+
+
+def _exclusion(placer: Placer, node: Node) -> str:
+    if not placer.selects(node):
+        return "not selected by nodeSelector or node affinity"
+    taints = (
+        taint for taint in node.taints if node_eligibility.untolerated(placer.tolerations, (taint,))
+    )
+    return f"not tolerated: {', '.join(taint.text for taint in taints)}"

@@ -12,10 +12,9 @@ from enum import StrEnum
 
 import msgspec
 
-from gitops_ds.core.daemonset import PodCause
+from gitops_ds.core.daemonset import PodCause, PodContent
 from gitops_ds.core.health import Blame
 from gitops_ds.core.objects import Body, CommitId, Key
-from gitops_ds.core.pod_content import PodContent
 from gitops_ds.core.rollouts.rollout_gates import GateEvidence, GateRecord, Probe, Reading
 from gitops_ds.core.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.core.sources.bundle import Pool

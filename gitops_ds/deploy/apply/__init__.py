@@ -1,5 +1,5 @@
 """The writes of one reconciliation.
 
-`prepared_plan.draft` reads the cluster and makes the plan, `plan_execution` applies it and stores
+`plan_draft.draft` reads the cluster and makes the plan, `plan_execution` applies it and stores
 the new state, `applier` sends the requests.
 """

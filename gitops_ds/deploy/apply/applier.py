@@ -133,7 +133,23 @@ async def apply_changes(
     written objects before anything waits for them.
     """
     run = _ApplyRun(applier, waits, report, record)
-    await run.apply(changes)
+    wave_of = apply_order.waves(change.manifest for change in changes if change.manifest)
+
+    def group(change: Change) -> tuple[bool, int, int]:
+        agent = change.manifest.agent if change.manifest else ""
+        wave, rank = wave_of.get(agent, 0), apply_order.rank(change.key)
+        return change.operation is Operation.DELETE, wave, rank
+
+    writes = (change for change in changes if change.operation is not Operation.KEEP)
+    for (deletes, _, _), together in groupby(writes, key=group):
+        some = list(together)
+        await run.record_written()
+        if deletes and run.outcome.refused:
+            run.outcome.refused += [(change, _kept(change.key)) for change in some]
+        elif deletes and some[0].key.is_daemonset:
+            await run.delete_in_stages(some)
+        else:
+            await run.write([change for change in some if await run.is_free(change)])
     return run.outcome
 
 
@@ -148,31 +164,12 @@ class _ApplyRun:
     outcome: ApplyOutcome = field(default_factory=ApplyOutcome)
     missing: dict[tuple[str, ...], str] = field(default_factory=lambda: {(): ""})
 
-    async def apply(self, changes: Sequence[Change]) -> None:
-        wave_of = apply_order.waves(change.manifest for change in changes if change.manifest)
-
-        def group(change: Change) -> tuple[bool, int, int]:
-            agent = change.manifest.agent if change.manifest else ""
-            wave, rank = wave_of.get(agent, 0), apply_order.rank(change.key)
-            return change.operation is Operation.DELETE, wave, rank
-
-        writes = (change for change in changes if change.operation is not Operation.KEEP)
-        for (deletes, _, _), together in groupby(writes, key=group):
-            some = list(together)
-            await self._record()
-            if deletes and self.outcome.refused:
-                self.outcome.refused += [(change, _kept(change.key)) for change in some]
-            elif deletes and some[0].key.is_daemonset:
-                await self._delete_in_stages(some)
-            else:
-                await self._write([change for change in some if await self._is_free(change)])
-
-    async def _record(self) -> None:
+    async def record_written(self) -> None:
         if new := self.outcome.unrecorded:
             self.outcome.recorded += len(new)
             await self.record(new)
 
-    async def _is_free(self, change: Change) -> bool:
+    async def is_free(self, change: Change) -> bool:
         """Whether the dependencies of a change are ready; each set of dependencies is waited for
         once.
         """
@@ -186,7 +183,7 @@ class _ApplyRun:
     def _refuse(self, change: Change, reason: SkipReason, message: str) -> None:
         self.outcome.refused.append((change, Skipped(reason, message, change.key)))
 
-    async def _delete_in_stages(self, changes: Sequence[Change]) -> None:
+    async def delete_in_stages(self, changes: Sequence[Change]) -> None:
         """Deletes DaemonSets in stages: each one removes pods from at most as many nodes as the
         guard allows, or deletes one DaemonSet.
 
@@ -207,10 +204,10 @@ class _ApplyRun:
                     self._refuse(change, SkipReason.WAITS, message)
                 return
             stage, left = _next_stage(left, allowed)
-            await self._write(stage, visibly=bool(left))
+            await self.write(stage, visibly=bool(left))
             ending = [change.key for change in stage if change.nodes.lost]
 
-    async def _write(self, changes: Sequence[Change], *, visibly: bool = False) -> None:
+    async def write(self, changes: Sequence[Change], *, visibly: bool = False) -> None:
         """Writes or deletes some objects at once; `visibly`: deleted ones exist until their pods
         are gone.
         """

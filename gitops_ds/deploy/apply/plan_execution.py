@@ -1,4 +1,4 @@
-"""One reconciliation with a prepared plan: applies or compares it, and stores the new state.
+"""One reconciliation with the draft of a plan: applies or compares it, and stores the new state.
 
 A reconciliation reads everything at its start, from Git and the cluster; its results are the
 objects and the stored state. So it may be interrupted at any time, and the next one continues from
@@ -26,13 +26,14 @@ from gitops_ds.core.values import replace
 from gitops_ds.deploy import owner_identity, state_store
 from gitops_ds.deploy.apply import applied_templates, applier, daemonset_writes, template_commits
 from gitops_ds.deploy.apply.applier import AppliedObject, Applier, ApplyOutcome
-from gitops_ds.deploy.apply.prepared_plan import PreparedPlan
+from gitops_ds.deploy.apply.plan_draft import PlanDraft
 from gitops_ds.deploy.plan import deletions, drift
 from gitops_ds.deploy.target import DeployTarget
-from gitops_ds.kube.apimachinery import agent_records, daemonsets
+from gitops_ds.kube.apimachinery import daemonsets
 from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.rollouts.staging import git_template, template_history
 from gitops_ds.source.git import address
+from gitops_ds.startup_taints import required_agents
 
 _SAVE_ATTEMPTS = 5
 NOTHING = TemplateHistory()
@@ -43,14 +44,14 @@ class Reconciliation(msgspec.Struct, frozen=True):
     stored state from now on.
     """
 
-    prepared: PreparedPlan
+    draft: PlanDraft
     ended: Reconciled
     state: DeployerState
 
 
 async def carry_out(
     target: DeployTarget,
-    prepared: PreparedPlan,
+    draft: PlanDraft,
     options: ApplyOptions,
     emit: Emit,
     clock: Callable[[], float],
@@ -59,13 +60,13 @@ async def carry_out(
 
     Raises NotPermitted before the first write if the plan's effect on nodes is unknown.
     """
-    plan = prepared.plan
+    plan = draft.plan
     if unknown := plan.unknown_nodes:
         raise errors.NotPermitted(f"nothing was applied: {unknown.message}")
-    before = prepared.state.repository
+    before = draft.state.repository
     if before and not address.same_place(before, target.repository):
         emit(RepositoryMoved(clock(), target.owner, before, target.repository))
-    _publish_plan(prepared, emit, clock)
+    _publish_plan(draft, emit, clock)
 
     def report(done: AppliedObject) -> None:
         version = str(done.body["metadata"]["resourceVersion"]) if done.body else ""
@@ -75,69 +76,69 @@ async def carry_out(
         if drifted := plan.drifted.get(done.change.key):
             emit(DriftCorrected(clock(), done.change.key, drifted, drift.words(drifted)))
 
-    base = prepared.state
-    taken = _taken_over(target, prepared)
-    prepared = await _announce(target, prepared)
-    await target.announce(daemonset_writes.planned(prepared))
-    waits = applier.dependencies_of(target.cluster, prepared.bundle, options.patience)
+    base = draft.state
+    taken = _taken_over(target, draft)
+    draft = await _announce(target, draft)
+    await target.announce(daemonset_writes.planned(draft))
+    waits = applier.dependencies_of(target.cluster, draft.bundle, options.patience)
 
     async def record(written: Sequence[AppliedObject]) -> None:
-        nonlocal prepared
-        await target.announce(daemonset_writes.done(prepared, written))
-        if histories := await applied_templates.of(prepared, written):
-            templates = {**prepared.state.templates, **histories}
-            state = await _save(target, base, replace(prepared.state, templates=templates))
-            prepared = replace(prepared, state=state, histories={**prepared.histories, **histories})
+        nonlocal draft
+        await target.announce(daemonset_writes.done(draft, written))
+        if histories := await applied_templates.of(draft, written):
+            templates = {**draft.state.templates, **histories}
+            state = await _save(target, base, replace(draft.state, templates=templates))
+            draft = replace(draft, state=state, histories={**draft.histories, **histories})
 
     outcome = await applier.apply_changes(
-        _applier(target, prepared), plan.changes, waits, report, record
+        _applier(target, draft), plan.changes, waits, report, record
     )
     for change, refusal in outcome.refused:
         emit(NotApplied(clock(), refusal, change))
-    await target.announce(daemonset_writes.done(prepared, outcome.unrecorded))
-    histories = await applied_templates.of(prepared, outcome.unrecorded)
-    prepared = replace(prepared, histories={**prepared.histories, **histories})
-    state = _rebased(base, after_apply(prepared, outcome, target), prepared.state)
-    if state != prepared.state:
+    await target.announce(daemonset_writes.done(draft, outcome.unrecorded))
+    histories = await applied_templates.of(draft, outcome.unrecorded)
+    draft = replace(draft, histories={**draft.histories, **histories})
+    state = _rebased(base, after_apply(draft, outcome, target), draft.state)
+    if state != draft.state:
         state = await _save(target, base, state)
         await owner_identity.forget_unused(target, taken | target.unused, state.inventory, clock())
     refusals = (*plan.refusals, *(refusal for _, refusal in outcome.refused))
     ended = Reconciled(clock(), plan.commit, len(outcome.written), refusals)
     emit(ended)
-    return Reconciliation(prepared, ended, state)
+    return Reconciliation(draft, ended, state)
 
 
-def _applier(target: DeployTarget, prepared: PreparedPlan) -> Applier:
-    inputs = prepared.inputs
+def _applier(target: DeployTarget, draft: PlanDraft) -> Applier:
+    inputs = draft.inputs
     return Applier(target.cluster, inputs.resources, inputs.live, inputs.context)
 
 
-def _taken_over(target: DeployTarget, prepared: PreparedPlan) -> frozenset[str]:
+def _taken_over(target: DeployTarget, draft: PlanDraft) -> frozenset[str]:
     """The other owners of the objects that the plan writes."""
-    objects = prepared.inputs.live.objects
+    objects = draft.inputs.live.objects
     return owner_identity.others_of(
-        (objects.get(change.key, {}) for change in prepared.plan.writes), target.owner
+        (objects.get(change.key, {}) for change in draft.plan.writes), target.owner
     )
 
 
 async def compare(
-    target: DeployTarget, prepared: PreparedPlan, emit: Emit, clock: Callable[[], float]
+    target: DeployTarget, draft: PlanDraft, emit: Emit, clock: Callable[[], float]
 ) -> DeployerState:
     """Publishes the plan without applying it, and saves the pending objects; the state from now
     on.
     """
-    plan, context = prepared.plan, prepared.inputs.context
-    _publish_plan(prepared, emit, clock)
+    plan, context = draft.plan, draft.inputs.context
+    _publish_plan(draft, emit, clock)
     state = replace(
-        prepared.state,
+        draft.state,
         waiting=frozenset(change.key for change in plan.writes) | suspended(plan),
         drift=drift.standing(plan.drifted, context.state.drift, context.now),
     )
-    return state if state == prepared.state else await _save(target, prepared.state, state)
+    return state if state == draft.state else await _save(target, draft.state, state)
 
 
-def _publish_plan(prepared: PreparedPlan, emit: Emit, clock: Callable[[], float]) -> None:
-    plan, context = prepared.plan, prepared.inputs.context
+def _publish_plan(draft: PlanDraft, emit: Emit, clock: Callable[[], float]) -> None:
+    plan, context = draft.plan, draft.inputs.context
     if plan.writes or plan.refusals:
         emit(Planned(clock(), plan))
     hold_for = context.options.hold_for
@@ -145,11 +146,11 @@ def _publish_plan(prepared: PreparedPlan, emit: Emit, clock: Callable[[], float]
         emit(event)
 
 
-async def _announce(target: DeployTarget, prepared: PreparedPlan) -> PreparedPlan:
+async def _announce(target: DeployTarget, draft: PlanDraft) -> PlanDraft:
     """Saves the objects to create, with the first templates of staged DaemonSets, and the approved
     deletions before the first write: so a killed process loses none of them.
     """
-    state, plan = prepared.state, prepared.plan
+    state, plan = draft.state, draft.plan
     inventory = state.inventory | {
         change.key for change in plan.changes if change.operation is Operation.CREATE
     }
@@ -158,12 +159,12 @@ async def _announce(target: DeployTarget, prepared: PreparedPlan) -> PreparedPla
         change.key: history
         for change in plan.changes
         if change.operation is Operation.CREATE
-        and (history := prepared.histories.get(change.key)) is not None
+        and (history := draft.histories.get(change.key)) is not None
         and history.is_announced
         and not history.announces(state.templates.get(change.key))
     }
     if not first and (inventory, approved) == (state.inventory, state.approved):
-        return prepared
+        return draft
     announced = replace(
         state,
         repository=target.repository,
@@ -173,7 +174,7 @@ async def _announce(target: DeployTarget, prepared: PreparedPlan) -> PreparedPla
         approved=approved,
         templates={**state.templates, **first},
     )
-    return replace(prepared, state=await _save(target, state, announced))
+    return replace(draft, state=await _save(target, state, announced))
 
 
 async def _save(target: DeployTarget, base: DeployerState, state: DeployerState) -> DeployerState:
@@ -233,16 +234,14 @@ def _kept(plan: Plan) -> frozenset[Key]:
     )
 
 
-def after_apply(
-    prepared: PreparedPlan, outcome: ApplyOutcome, target: DeployTarget
-) -> DeployerState:
+def after_apply(draft: PlanDraft, outcome: ApplyOutcome, target: DeployTarget) -> DeployerState:
     """The state after a reconciliation. An object leaves the inventory when its deletion was
     accepted, or when it does not exist.
 
     An object whose creation was refused stays in the inventory: otherwise each attempt would add
     and remove it, and each write of the state would cause the next reconciliation.
     """
-    old, plan, context = prepared.state, prepared.plan, prepared.inputs.context
+    old, plan, context = draft.state, draft.plan, draft.inputs.context
     gone = {done.change.key for done in outcome.written if done.body is None}
     written = {done.change.key: done.change for done in outcome.written if done.change.manifest}
     settled = {
@@ -250,7 +249,7 @@ def after_apply(
     } | written
     # a deferred object was not read
     refused = {change.key for change, _ in outcome.refused} | context.options.deferred.keys()
-    gone |= old.inventory - settled.keys() - refused - prepared.inputs.live.objects.keys()
+    gone |= old.inventory - settled.keys() - refused - draft.inputs.live.objects.keys()
     digests = {key: digest for key, digest in old.digests.items() if key not in gone}
     standing = drift.standing(plan.drifted, context.state.drift, context.now)
     digests |= {key: change.manifest.digest for key, change in settled.items() if change.manifest}
@@ -264,15 +263,15 @@ def after_apply(
         cluster=plan.cluster,
         last_attempted=plan.commit,
         last_good=plan.commit if clean else old.last_good,
-        inventory=(inventory := (old.inventory | settled.keys() | _recovered(prepared)) - gone),
+        inventory=(inventory := (old.inventory | settled.keys() | _recovered(draft)) - gone),
         agents=_agents(old, settled.values(), inventory),
         digests=digests,
-        generations=_generations(prepared, outcome, gone),
-        templates=_templates(prepared, settled.keys(), inventory),
-        required=_required(prepared, settled),
+        generations=_generations(draft, outcome, gone),
+        templates=_templates(draft, settled.keys(), inventory),
+        required=_required(draft, settled),
         revisions={},  # of earlier versions
-        commits=template_commits.after(prepared, outcome, gone),
-        causes=_causes(prepared, settled.keys()),
+        commits=template_commits.after(draft, outcome, gone),
+        causes=_causes(draft, settled.keys()),
         waiting=suspended(plan),
         kept=_kept(plan) - gone,
         drift={key: left for key, left in standing.items() if key not in written},
@@ -280,16 +279,16 @@ def after_apply(
     )
 
 
-def _causes(prepared: PreparedPlan, settled: Set[Key]) -> Mapping[Key, TemplateCause]:
+def _causes(draft: PlanDraft, settled: Set[Key]) -> Mapping[Key, TemplateCause]:
     """The commits of the templates in Git. One that is not in the cluster, as of a suspended
     DaemonSet, is not applied.
     """
-    before, causes = prepared.state.causes, dict[Key, TemplateCause]()
-    for key, cause in prepared.inputs.context.stamp.causes.items():
-        known, history = before.get(key), prepared.histories.get(key)
+    before, causes = draft.state.causes, dict[Key, TemplateCause]()
+    for key, cause in draft.inputs.context.stamp.causes.items():
+        known, history = before.get(key), draft.histories.get(key)
         is_same = known is not None and known.source == cause.source
         is_applied = known is not None and is_same and known.is_applied
-        head = known.head if known is not None and is_applied else prepared.plan.commit or ""
+        head = known.head if known is not None and is_applied else draft.plan.commit or ""
         records = (history.target, history.proof) if history is not None else ()
         staged = {record.source for record in records if record is not None}
         is_applied |= key in settled and (not staged or cause.source in staged)
@@ -298,13 +297,13 @@ def _causes(prepared: PreparedPlan, settled: Set[Key]) -> Mapping[Key, TemplateC
 
 
 def _generations(
-    prepared: PreparedPlan, outcome: ApplyOutcome, gone: set[Key]
+    draft: PlanDraft, outcome: ApplyOutcome, gone: set[Key]
 ) -> Mapping[Key, Generation]:
     """The generation of every DaemonSet that matches the plan; for others the stored one."""
-    kept = [change.key for change in prepared.plan.changes if change.operation is Operation.KEEP]
-    bodies = {key: prepared.inputs.live.objects.get(key) for key in kept}
+    kept = [change.key for change in draft.plan.changes if change.operation is Operation.KEEP]
+    bodies = {key: draft.inputs.live.objects.get(key) for key in kept}
     bodies |= {done.change.key: done.body for done in outcome.written}
-    generations = {key: one for key, one in prepared.state.generations.items() if key not in gone}
+    generations = {key: one for key, one in draft.state.generations.items() if key not in gone}
     for key, body in bodies.items():
         metadata = (body or {}).get("metadata") or {}
         commit = (metadata.get("annotations") or {}).get(names.COMMIT)
@@ -314,13 +313,13 @@ def _generations(
 
 
 def _templates(
-    prepared: PreparedPlan, settled: Set[Key], inventory: Set[Key]
+    draft: PlanDraft, settled: Set[Key], inventory: Set[Key]
 ) -> Mapping[Key, TemplateHistory]:
     """What is known about the templates of DaemonSets. Without a policy they are not staged, so
     that only the halted and the applied ones are kept.
     """
-    before = prepared.state.templates
-    after = {**applied_templates.unchanged(prepared), **prepared.histories}
+    before = draft.state.templates
+    after = {**applied_templates.unchanged(draft), **draft.histories}
     kept = {
         key: template_history.without_policy(history)
         for key, history in before.items()
@@ -328,38 +327,36 @@ def _templates(
     }
     kept |= {key: before[key] for key in after.keys() & before.keys()}
     kept |= {key: history for key, history in after.items() if key in settled}
-    last = prepared.state.last_attempted or ""
+    last = draft.state.last_attempted or ""
     for key, history in kept.items():
-        manifest = prepared.bundle.manifests.get(key) if key in settled else None
+        manifest = draft.bundle.manifests.get(key) if key in settled else None
         source = git_template.digest(manifest) if manifest is not None else None
         kept[key] = template_history.following(history, source, before.get(key, NOTHING), last)
     return {key: history for key, history in kept.items() if history != NOTHING}
 
 
-def _required(prepared: PreparedPlan, settled: Mapping[Key, Change]) -> Mapping[Key, AgentRecord]:
+def _required(draft: PlanDraft, settled: Mapping[Key, Change]) -> Mapping[Key, AgentRecord]:
     """The agents that Git requires on nodes, as they are applied; one that is skipped stays as it
     was.
     """
-    before, required = prepared.state.required or {}, dict[Key, AgentRecord]()
-    for key, manifest in prepared.bundle.manifests.items():
+    before, required = draft.state.required or {}, dict[Key, AgentRecord]()
+    for key, manifest in draft.bundle.manifests.items():
         if not key.is_daemonset or not daemonsets.is_required_for_work(manifest.body):
             continue
         change, earlier = settled.get(key), before.get(key)
         if change is not None and change.manifest is not None:
-            body, staged = change.manifest.body, key in prepared.histories
-            required[key] = agent_records.of_manifest(body, staged=staged, before=earlier)
+            body, staged = change.manifest.body, key in draft.histories
+            required[key] = required_agents.record_of(body, staged=staged, before=earlier)
         elif earlier is not None:
             required[key] = earlier
     return required
 
 
-def _recovered(prepared: PreparedPlan) -> frozenset[Key]:
+def _recovered(draft: PlanDraft) -> frozenset[Key]:
     """Our objects after a lost inventory, including those that a guard keeps."""
-    if prepared.inputs.context.inventory is not None:
+    if draft.inputs.context.inventory is not None:
         return frozenset()
-    return frozenset(
-        deletions.of(prepared.bundle, prepared.inputs.live, prepared.inputs.context)[0]
-    )
+    return frozenset(deletions.of(draft.bundle, draft.inputs.live, draft.inputs.context)[0])
 
 
 def _agents(

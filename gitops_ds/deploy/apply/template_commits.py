@@ -17,7 +17,7 @@ from gitops_ds.core.rollouts.proven_templates import TemplateHistory
 from gitops_ds.core.rollouts.template_cause import TemplateCause
 from gitops_ds.core.sources.bundle import Manifest
 from gitops_ds.deploy.apply.applier import AppliedObject, ApplyOutcome
-from gitops_ds.deploy.apply.prepared_plan import PreparedPlan
+from gitops_ds.deploy.apply.plan_draft import PlanDraft
 from gitops_ds.ownership import object_owner
 from gitops_ds.rollouts.staging import git_template
 from gitops_ds.rollouts.state import proofs
@@ -27,14 +27,14 @@ MOST = 30  # templates of one DaemonSet, beside those of its revisions
 Commits = Mapping[str, CommitId]
 
 
-def after(prepared: PreparedPlan, outcome: ApplyOutcome, gone: Set[Key]) -> Mapping[Key, Commits]:
+def after(draft: PlanDraft, outcome: ApplyOutcome, gone: Set[Key]) -> Mapping[Key, Commits]:
     """The commit of each known template, by the identity of the template. If a DaemonSet has too
     many, those of deleted revisions are forgotten.
     """
-    live, before = prepared.inputs.live, _before(prepared)
+    live, before = draft.inputs.live, _before(draft)
     found = {key: dict(commits) for key, commits in before.items() if key not in gone}
     written = {done.change.key: done for done in outcome.written}
-    for change in prepared.plan.changes:
+    for change in draft.plan.changes:
         key, manifest = change.key, change.manifest
         if not key.is_daemonset or manifest is None or change.operation is Operation.DELETE:
             continue
@@ -42,21 +42,21 @@ def after(prepared: PreparedPlan, outcome: ApplyOutcome, gone: Set[Key]) -> Mapp
         if len(commits) > MOST:
             kept = _identities(live, key)
             commits = {one: commit for one, commit in commits.items() if one in kept}
-        if manifest.agent in prepared.bundle.rollouts:
-            history = prepared.histories.get(key, TemplateHistory())
-            cause = prepared.inputs.context.stamp.causes.get(key)
+        if manifest.agent in draft.bundle.rollouts:
+            history = draft.histories.get(key, TemplateHistory())
+            cause = draft.inputs.context.stamp.causes.get(key)
             commits = {**_recorded(history), **commits, **_in_git(history, cause)}
         elif (template := _given(live, manifest, written.get(key))) is not None:
-            commit = object_owner.stamp_of(manifest, prepared.inputs.context.stamp).commit
+            commit = object_owner.stamp_of(manifest, draft.inputs.context.stamp).commit
             commits |= {proofs.identity(template): CommitId(commit)} if commit else {}
         if commits or key in found:
             found[key] = commits
     return found
 
 
-def _before(prepared: PreparedPlan) -> Mapping[Key, Commits]:
+def _before(draft: PlanDraft) -> Mapping[Key, Commits]:
     """The known ones; those of a version that recorded them by the numbers of revisions."""
-    state, live = prepared.state, prepared.inputs.live
+    state, live = draft.state, draft.inputs.live
     numbered = {
         key: {
             proofs.identity(revision.template): commits[revision.number]

@@ -15,11 +15,10 @@ from gitops_ds.checks.cluster import node_sharing, references
 from gitops_ds.checks.engine.contexts import ChangeSides
 from gitops_ds.checks.engine.rule import pod, section, template
 from gitops_ds.core import duration
-from gitops_ds.core.change import Change, Operation, StagedPreview
+from gitops_ds.core.change import Change, Cost, Operation, StagedPreview
 from gitops_ds.core.live import Census, Node
 from gitops_ds.core.objects import Body, Key
 from gitops_ds.core.plain_text import counted
-from gitops_ds.core.request_cost import Cost
 from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.core.values import replace

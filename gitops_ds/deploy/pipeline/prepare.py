@@ -16,18 +16,13 @@ from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.core.sources.source_tree import SourceTree
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import node_pools
+from gitops_ds.source import rules
 from gitops_ds.source.render import bundle as rendering
-from gitops_ds.source.rules import (
-    IMPOSSIBLE,
-    INVALID_VALUE,
-    MISSING_FIELD,
-    UNKNOWN_FIELD,
-    WRONG_TYPE,
-)
 from gitops_ds.yaml.documents import AMBIGUOUS
 
 _OF_SCHEMA = frozenset(
-    rule.id for rule in (UNKNOWN_FIELD, WRONG_TYPE, MISSING_FIELD, INVALID_VALUE)
+    rule.id
+    for rule in (rules.UNKNOWN_FIELD, rules.WRONG_TYPE, rules.MISSING_FIELD, rules.INVALID_VALUE)
 )
 
 
@@ -104,7 +99,7 @@ def without_repetitions(findings: Iterable[Finding]) -> list[Finding]:
     in its file.
     """
     every = list(findings)
-    typed = {finding.place for finding in every if finding.rule == WRONG_TYPE.id}
+    typed = {finding.place for finding in every if finding.rule == rules.WRONG_TYPE.id}
     misread = {
         finding.place.file for finding in every if finding.place and finding.rule in _OF_SCHEMA
     }
@@ -112,7 +107,9 @@ def without_repetitions(findings: Iterable[Finding]) -> list[Finding]:
         finding
         for finding in every
         if not (finding.rule == AMBIGUOUS.id and finding.place in typed)
-        and not (finding.rule == IMPOSSIBLE.id and finding.place and finding.place.file in misread)
+        and not (
+            finding.rule == rules.IMPOSSIBLE.id and finding.place and finding.place.file in misread
+        )
     ]
 
 

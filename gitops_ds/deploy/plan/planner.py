@@ -11,10 +11,9 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from gitops_ds.core.change import Change, Drifted, FieldChange, Operation, Plan
+from gitops_ds.core.change import Change, Cost, Drifted, FieldChange, Operation, Plan
 from gitops_ds.core.live import Live, NodeImpact
 from gitops_ds.core.objects import CONTROLLER_REVISION, Body, Key, digest_of
-from gitops_ds.core.request_cost import Cost
 from gitops_ds.core.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.core.values import replace

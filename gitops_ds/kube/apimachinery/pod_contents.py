@@ -17,8 +17,8 @@ from typing import Any
 
 import orjson
 
+from gitops_ds.core.daemonset import ContainerContent, PodContent
 from gitops_ds.core.objects import Body, kept_text
-from gitops_ds.core.pod_content import ContainerContent, PodContent
 from gitops_ds.kube.apimachinery import defaults
 
 # A field of the spec of a received pod that replaces FIELDS (`client.received_bodies`).

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from gitops_ds.core.change import Cost
 from gitops_ds.core.objects import Body
 from gitops_ds.core.plain_text import counted
-from gitops_ds.core.request_cost import Cost
 from gitops_ds.kube.apimachinery import capacity, quantities
 
 # The resources whose requests are counted, and the unit of their sums.

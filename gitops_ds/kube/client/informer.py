@@ -32,15 +32,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from gitops_ds.core import errors
 from gitops_ds.core.cluster import ClusterReader, Listing, Selection, WatchEvent
-from gitops_ds.core.errors import (
-    ClusterError,
-    ClusterUnreachable,
-    Expired,
-    ServerFault,
-    TooManyRequests,
-    WatchSilent,
-)
 from gitops_ds.core.objects import Resource
 from gitops_ds.core.rate_limits import Backoff
 from gitops_ds.core.values import replace
@@ -96,7 +89,7 @@ class WatchEnded(msgspec.Struct, frozen=True):
     """
 
     lasted: float
-    error: ClusterError | None = None
+    error: errors.ClusterError | None = None
     silent_for: float = 0.0
     had_events: bool = True
 
@@ -115,12 +108,12 @@ class Failing(msgspec.Struct, frozen=True):
     `history_lost`: the cluster may not be the one that the watch followed; a list follows.
     """
 
-    error: ClusterError
+    error: errors.ClusterError
     retry_in: float
     history_lost: bool = False
 
 
-InformerInput = Listing | WatchEnded | WorldVersion | ClusterError
+InformerInput = Listing | WatchEnded | WorldVersion | errors.ClusterError
 InformerEvent = Listing | WatchEvent | WorldVersion | Failing
 Sink = Callable[[InformerEvent], None]
 
@@ -147,7 +140,7 @@ def step(state: InformerState, input: InformerInput, chance: float) -> Transitio
             )
         case WatchEnded():
             return _after_watch(state, input, chance)
-        case Expired():
+        case errors.Expired():
             # A restarted server has lost the older versions, but it answers: list at once.
             wait = (
                 BACKOFF.delay(state.failures, chance)
@@ -159,7 +152,7 @@ def step(state: InformerState, input: InformerInput, chance: float) -> Transitio
                 Failing(input, wait, history_lost=not isinstance(state, Start)),
                 wait,
             )
-        case ClusterError():
+        case errors.ClusterError():
             wait = max(BACKOFF.delay(state.failures + 1, chance), _retry_after(input))
             after = _after_error(state, input)
             lost = isinstance(after, Start) and not isinstance(state, Start)
@@ -172,9 +165,9 @@ def _after_watch(state: InformerState, ended: WatchEnded, chance: float) -> Tran
     failures = 0 if steady else state.failures
     fruitless = 0 if steady or ended.had_events else state.fruitless + 1
     # 429 means load, to which a full list would add.
-    broken = fruitless >= FRUITLESS_WATCHES and not isinstance(ended.error, TooManyRequests)
+    broken = fruitless >= FRUITLESS_WATCHES and not isinstance(ended.error, errors.TooManyRequests)
     silent = ended.silent_for >= LONGEST_SILENCE
-    if (broken or silent) and not isinstance(ended.error, Expired):
+    if (broken or silent) and not isinstance(ended.error, errors.Expired):
         wait = 0.0 if steady else RELIST_BACKOFF.delay(failures + 1, chance)
         error = _silence(ended) if silent else ended.error
         event = Failing(error, wait, history_lost=silent) if error is not None else None
@@ -231,7 +224,7 @@ async def run(
                     watch = await source.watch(version, sink)
                     state = replace(state, version=watch.version)
                     await feed(watch.ended)
-        except ClusterError as error:
+        except errors.ClusterError as error:
             await feed(error)
 
 
@@ -273,12 +266,12 @@ class _Source:
     async def watch(self, since: str, sink: Sink) -> _WatchResult:
         """Publishes the events of one watch to the sink until it ends."""
         began, version, had_events = self._clock(), since, False
-        error: ClusterError | None = None
+        error: errors.ClusterError | None = None
         try:
             async for event in self._cluster.watch(self._resource, since, self._which):
                 version, had_events, self._proved = event.version or version, True, self._clock()
                 sink(event)
-        except ClusterError as caught:
+        except errors.ClusterError as caught:
             error = caught
         now = self._clock()
         return _WatchResult(version, WatchEnded(now - began, error, now - self._proved, had_events))
@@ -289,9 +282,9 @@ async def _world_version(cluster: ClusterReader, resource: Resource, which: Sele
     return (await cluster.list(resource, Selection(namespace, fields=_NO_SUCH))).version
 
 
-def _silence(ended: WatchEnded) -> WatchSilent:
+def _silence(ended: WatchEnded) -> errors.WatchSilent:
     why = f": {ended.error}" if ended.error is not None else ""
-    return WatchSilent(f"the watch was silent for {ended.silent_for:.0f} s{why}")
+    return errors.WatchSilent(f"the watch was silent for {ended.silent_for:.0f} s{why}")
 
 
 def _version(state: InformerState) -> str:
@@ -302,19 +295,21 @@ def _resumed(state: InformerState) -> bool:
     return isinstance(state, Watching) and state.resumed
 
 
-def _after_error(state: InformerState, error: ClusterError) -> InformerState:
+def _after_error(state: InformerState, error: errors.ClusterError) -> InformerState:
     failures = state.failures + 1
     match state:
         case Start():
             return Start(failures, state.fruitless)
-        case Returning() if isinstance(error, ClusterUnreachable | ServerFault):
+        case Returning() if isinstance(error, errors.ClusterUnreachable | errors.ServerFault):
             return Start(failures, state.fruitless)
         case Watching(version=version) | Returning(version=version):
             return Returning(version, failures, state.fruitless)
 
 
-def _retry_after(error: ClusterError) -> float:
-    return error.retry_after if isinstance(error, TooManyRequests | ServerFault) else 0.0
+def _retry_after(error: errors.ClusterError) -> float:
+    return (
+        error.retry_after if isinstance(error, errors.TooManyRequests | errors.ServerFault) else 0.0
+    )
 
 
 def _is_before(version: str, followed: str) -> bool:

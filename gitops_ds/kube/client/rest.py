@@ -46,7 +46,6 @@ NODE_SECONDS = 0.25  # the same for nodes: nearly all of their events are heartb
 CHUNK = 50  # objects that are decoded at a time
 _APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_DRY_RUN: Mapping[str, str] = {"dryRun": "All"}
 _AS_US: Mapping[str, str] = {"fieldManager": names.FIELD_MANAGER}
 
 
@@ -191,15 +190,9 @@ class HttpReader:
         # not `sock_read`, whose timer restarts with each read
         wait = aiohttp.ClientTimeout(REQUEST_SECONDS + seconds + 15, connect=REQUEST_SECONDS)
         decode = wire.decoder(received_bodies.EVENTS, resource, which)
-        async with await self._send(
-            Request(
-                "GET",
-                wire.path_of(resource, which.namespace),
-                query=query,
-                wait=wait,
-                is_watch=True,
-            )
-        ) as reply:
+        path = wire.path_of(resource, which.namespace)
+        request = Request("GET", path, query=query, wait=wait, is_watch=True)
+        async with await self._transport.send(request, self._acting) as reply:
             try:
                 async for line in _lines(reply, NODE_SECONDS if resource == NODE else READ_SECONDS):
                     event = decode(line)
@@ -229,13 +222,14 @@ class HttpReader:
         self, resource: Resource, body: Body, *, manager: str, force: bool = False
     ) -> ApplyResult:
         """The object after a server-side apply that is not stored, with the warnings."""
-        return await self._applied(resource, body, {**_apply_query(manager, force), **_DRY_RUN})
+        return await self._applied(resource, body, manager, force=force, is_dry_run=True)
 
     async def text(self, path: str, query: Mapping[str, str], most: int) -> str:
         """At most `most` bytes of the response at a path that is not an object: a log, a page
         behind a proxy.
         """
-        async with await self._send(Request("GET", path, query=query)) as reply:
+        request = Request("GET", path, query=query)
+        async with await self._transport.send(request, self._acting) as reply:
             data = bytearray()
             try:
                 async for piece in reply.content.iter_any():
@@ -246,13 +240,22 @@ class HttpReader:
                 raise self._transport.unreachable(error) from error
             return data[:most].decode("utf-8", "replace")
 
-    def _send(self, request: Request) -> Awaitable[aiohttp.ClientResponse]:
-        return self._transport.send(request, self._acting)
-
     async def _applied(
-        self, resource: Resource, body: Body, query: Mapping[str, str]
+        self,
+        resource: Resource,
+        body: Body,
+        manager: str,
+        *,
+        force: bool,
+        is_dry_run: bool = False,
     ) -> ApplyResult:
         path = wire.path_of(resource, wire.namespace_of(body), str(body["metadata"]["name"]))
+        query = {
+            "fieldManager": manager,
+            "force": str(force).lower(),
+            "fieldValidation": "Strict",
+            **({"dryRun": "All"} if is_dry_run else {}),
+        }
         applied, warnings, status = await self._answer(
             Request("PATCH", path, body, query, {"Content-Type": _APPLY})
         )
@@ -272,7 +275,7 @@ class HttpReader:
         """
         fence = self._fence if request.method != "GET" else None
         passing = fence.passing() if fence else contextlib.nullcontext()
-        async with passing, await self._send(request) as reply:
+        async with passing, await self._transport.send(request, self._acting) as reply:
             try:
                 content = decode(await self._transport.whole(reply))
             except orjson.JSONDecodeError as error:
@@ -318,7 +321,7 @@ class HttpCluster(HttpReader):
         self, resource: Resource, body: Body, *, manager: str, force: bool = False
     ) -> ApplyResult:
         """The object after a server-side apply, with the warnings of the reply."""
-        return await self._applied(resource, body, _apply_query(manager, force))
+        return await self._applied(resource, body, manager, force=force)
 
     async def patch(
         self,
@@ -359,10 +362,6 @@ class HttpCluster(HttpReader):
 
     def _written(self, resource: Resource, request: Request) -> Awaitable[dict[str, Any]]:
         return self._json(request, wire.decoder(received_bodies.REPLIES, resource, self._replies))
-
-
-def _apply_query(manager: str, force: bool) -> Mapping[str, str]:
-    return {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
 
 
 async def _lines(reply: aiohttp.ClientResponse, pause: float) -> AsyncIterator[bytes]:

@@ -14,10 +14,9 @@ import math
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 
-from gitops_ds.core.daemonset import Pod
+from gitops_ds.core.daemonset import Pod, PodContent
 from gitops_ds.core.health import Blame
 from gitops_ds.core.live import Node
-from gitops_ds.core.pod_content import PodContent
 from gitops_ds.core.rollouts.rollout_policy import Stage
 from gitops_ds.core.rollouts.staged_rollout import (
     FailedNode,

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitops_ds.core.change import Rollout
+from gitops_ds.core.change import Cost, Rollout
 from gitops_ds.core.live import Node, NodeImpact, Revision
 from gitops_ds.core.objects import Body, digest_of
-from gitops_ds.core.request_cost import Cost
 from gitops_ds.core.startup_taints import OWN
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import (

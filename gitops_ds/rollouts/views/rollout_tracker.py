@@ -8,12 +8,7 @@ import msgspec
 
 from gitops_ds.core import names
 from gitops_ds.core.decision import Observation
-from gitops_ds.core.events.agents import (
-    CommitArrived,
-    RolloutCompleted,
-    RolloutFailed,
-    RolloutStarted,
-)
+from gitops_ds.core.events import agents
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.health import Health, HealthState
 from gitops_ds.core.live import Revision
@@ -83,7 +78,7 @@ def follow(
     if commit and commit != before.commit:
         now = replace(now, commit=commit)
         events.append(
-            CommitArrived(
+            agents.CommitArrived(
                 seen.now,
                 daemonset.key,
                 daemonset.uid,
@@ -95,7 +90,7 @@ def follow(
     if hash != before.revision:
         now = replace(now, revision=hash, began=seen.now, open=True, failed=False)
         events.append(
-            RolloutStarted(
+            agents.RolloutStarted(
                 *whose,
                 # the first ones of them may be ending already
                 len({pod.node for pod in seen.pods if pod.hash != hash}),
@@ -103,11 +98,13 @@ def follow(
         )
     if now.open and view.done:
         now = replace(now, open=False)
-        events.append(RolloutCompleted(*whose, health.node_counts.updated, seen.now - now.began))
+        events.append(
+            agents.RolloutCompleted(*whose, health.node_counts.updated, seen.now - now.began)
+        )
     elif now.open and health.state is HealthState.FAILED and not now.failed:
         now = replace(now, failed=True)
         halted = staged is not None and staged.halt is not None
-        events.append(RolloutFailed(*whose, health.message, halted))
+        events.append(agents.RolloutFailed(*whose, health.message, halted))
     return now, tuple(events)
 
 

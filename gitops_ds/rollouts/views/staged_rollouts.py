@@ -34,7 +34,7 @@ from gitops_ds.core.rollouts.staged_rollout import (
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.kube.apimachinery import revisions, timestamps
-from gitops_ds.rollouts.controller.rollouts import Rollouts, RolloutSources
+from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory, RolloutSources
 from gitops_ds.rollouts.decisions import rollout_holds, stage_inputs, staged_forecast, stages
 from gitops_ds.rollouts.decisions.stage_inputs import OtherPods
 from gitops_ds.rollouts.state import daemonset_statements, proofs, target_revisions
@@ -304,4 +304,4 @@ def from_objects(
     sources = RolloutSources(
         lambda: all_observations, lambda: rollouts, others, warnings=lambda _: warnings or {}
     )
-    return Rollouts(lambda _: None, lambda: 0.0, sources).inputs
+    return RolloutMemory(lambda _: None, lambda: 0.0, sources).inputs

@@ -32,11 +32,7 @@ from gitops_ds.service.git.git_schedule import PollInterval
 from gitops_ds.service.git.git_source import GitSource
 from gitops_ds.service.git.git_startup import Startup
 from gitops_ds.service.rollouts.approvals import ApprovalWriter, ForgeReviews, Reviews
-from gitops_ds.service.rollouts.published_reports import (
-    ClusterWatch,
-    OwnPlace,
-    ReportPublisher,
-)
+from gitops_ds.service.rollouts.published_reports import ClusterWatch, OwnPlace, ReportPublisher
 from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.rollouts.revert_writer import RevertWriter
 from gitops_ds.service.settings.repository import RepositorySettings

@@ -14,12 +14,7 @@ import msgspec
 
 from gitops_ds import __version__
 from gitops_ds.core import errors
-from gitops_ds.core.events.rollouts import (
-    GitStepEvent,
-    RevertCommitted,
-    RevertFailed,
-    RevertProposed,
-)
+from gitops_ds.core.events import rollouts
 from gitops_ds.core.objects import CommitId, short
 from gitops_ds.core.rate_limits import Backoff
 from gitops_ds.core.rollouts.halted_rollout import HaltedRollout, RolloutIdentity
@@ -125,12 +120,12 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
             branch = context.settings.branch
             command = rollout_reverts.command(halted, branch)
             context.emit(
-                RevertFailed(
+                rollouts.RevertFailed(
                     now, halted.daemonset, halted.uid, halted.commit, message, delay, command
                 )
             )
 
-    async def _write(self, halted: HaltedRollout) -> GitStepEvent:
+    async def _write(self, halted: HaltedRollout) -> rollouts.GitStepEvent:
         """Pushes the revert. Raises GitopsError, and NotNow if no revert is needed."""
         context = self._context
         if not context.settings.push:
@@ -147,7 +142,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
                     raise
         return await self._propose(halted, branch)
 
-    async def _push(self, halted: HaltedRollout, branch: str) -> RevertCommitted:
+    async def _push(self, halted: HaltedRollout, branch: str) -> rollouts.RevertCommitted:
         """Pushes the revert to the branch. Raises _ForAPerson if it must not be pushed by itself,
         and GitopsError.
         """
@@ -166,9 +161,9 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         commit = await context.repository.push_with_retry(build, branch)
         self._announce(commit)
         about = (context.clock(), halted.daemonset, halted.uid, halted.commit)
-        return RevertCommitted(*about, commit, branch, built[-1].taken_back)
+        return rollouts.RevertCommitted(*about, commit, branch, built[-1].taken_back)
 
-    async def _propose(self, halted: HaltedRollout, target: str) -> RevertProposed:
+    async def _propose(self, halted: HaltedRollout, target: str) -> rollouts.RevertProposed:
         """Opens the pull request. A branch with the same changes was pushed for it before: by this
         process, whose pull request the forge refused, or by another one, which opened it.
         """
@@ -186,13 +181,13 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         except errors.PushRejected:
             await self._require_same(commit, tip, branch)
             if halted.identity not in self._pushed:
-                return RevertProposed(*about, branch, "", effect)
+                return rollouts.RevertProposed(*about, branch, "", effect)
         self._pushed.add(halted.identity)
         info = await repository.info(commit)
         text = rollout_reverts.quoted(f"{rollout_reverts.reason(halted)}\n\n{effect}")
         async with Forge(forge, PATIENCE, f"gitops-ds/{__version__}") as there:
             url = await there.open(NewPullRequest(branch, target, info.subject, text))
-        return RevertProposed(*about, branch, url, effect)
+        return rollouts.RevertProposed(*about, branch, url, effect)
 
     async def _require_same(self, commit: CommitId, tip: CommitId, branch: str) -> None:
         """Raises Refused if the existing branch has other changes than the revert: it may be of

@@ -14,18 +14,6 @@ from gitops_ds.core.sources.repository_limits import DEFAULT
 from gitops_ds.source.git import error_messages, hardening, local_copy, object_reader, revision
 from gitops_ds.source.git.address import Scheme
 from gitops_ds.source.git.bare_repository import BareRepository
-from gitops_ds.source.git.revision import (
-    Ancestor,
-    Branch,
-    Commit,
-    Head,
-    Ref,
-    Reflog,
-    RevisionSpec,
-    Semver,
-    ShortName,
-    Tag,
-)
 
 _RACE = (
     "stale info",
@@ -43,19 +31,25 @@ _MOST_REFS = 50_000
 _EVERYTHING = ("+refs/heads/*:refs/gitops-ds/heads/*", "+refs/tags/*:refs/gitops-ds/tags/*")
 
 
-def refs(bare: BareRepository, spec: RevisionSpec, *names: str) -> dict[str, CommitId]:
+def refs(bare: BareRepository, spec: revision.RevisionSpec, *names: str) -> dict[str, CommitId]:
     """The refs of `git ls-remote`: names to ids, `NAME^{}` for the target of an annotated tag. Only
     the kinds that the revision needs, and of these only `names`, if any are given.
     """
     kinds: tuple[str, ...]
     match spec:
-        case Branch():
+        case revision.Branch():
             kinds = ("--heads",)
-        case Tag() | Semver():
+        case revision.Tag() | revision.Semver():
             kinds = ("--tags",)
-        case ShortName():
+        case revision.ShortName():
             kinds = ("--heads", "--tags")
-        case Head() | Ref() | Commit() | Reflog() | Ancestor():
+        case (
+            revision.Head()
+            | revision.Ref()
+            | revision.Commit()
+            | revision.Reflog()
+            | revision.Ancestor()
+        ):
             kinds = ()
     listing = bare.run_remote(
         *("ls-remote", "--quiet", *kinds, "--end-of-options", bare.address.url, *names),
@@ -69,26 +63,26 @@ def refs(bare: BareRepository, spec: RevisionSpec, *names: str) -> dict[str, Com
     return result
 
 
-def tip(bare: BareRepository, spec: RevisionSpec) -> CommitId:
+def tip(bare: BareRepository, spec: revision.RevisionSpec) -> CommitId:
     """The current commit of a revision. A full commit id needs no request, an abbreviated one all
     branches.
 
     A clone's own names (`origin/main`, `@{u}`) resolve if the address is a clone. Raises
     RevisionUnknown with similar names.
     """
-    if isinstance(spec, Commit):
+    if isinstance(spec, revision.Commit):
         return spec.id
-    if isinstance(spec, Ancestor):
+    if isinstance(spec, revision.Ancestor):
         return _ancestor(bare, spec)
     # Few of the refs of a large repository are read; all of them only for similar names.
     names = revision.ref_names(spec)
     commit = revision.resolve(spec, refs(bare, spec, *names)) if names else None
     known_refs = refs(bare, spec) if commit is None else {}
     commit = commit or revision.resolve(spec, known_refs)
-    if commit is None and isinstance(spec, ShortName | Reflog):
+    if commit is None and isinstance(spec, revision.ShortName | revision.Reflog):
         if bare.address.scheme is Scheme.FILE:
             commit = resolve_in_clone(Path(bare.address.display), spec.name)
-        elif isinstance(spec, Reflog):
+        elif isinstance(spec, revision.Reflog):
             raise errors.RevisionUnknown(
                 f"{spec.name} exists in a clone only, and {bare.address.display} is a server: "
                 "use a branch"
@@ -101,7 +95,7 @@ def tip(bare: BareRepository, spec: RevisionSpec) -> CommitId:
     return commit
 
 
-def _ancestor(bare: BareRepository, spec: Ancestor) -> CommitId:
+def _ancestor(bare: BareRepository, spec: revision.Ancestor) -> CommitId:
     start = tip(bare, spec.of)
     fetch(bare, start)
     commit = _verified(bare, f"{start}{spec.steps}")
@@ -137,7 +131,7 @@ def fetch(bare: BareRepository, commit: CommitId) -> None:
         _fetch(bare, f"+{commit}:{seen}")
     except errors.RevisionUnknown:
         # A server may refuse a fetch by commit id without a ref.
-        _fetch_everything(bare, len(refs(bare, ShortName(""))))
+        _fetch_everything(bare, len(refs(bare, revision.ShortName(""))))
     if (kind := object_reader.kind_of(bare, commit)) in ("tree", "blob"):
         raise errors.RevisionUnknown(
             f"{short(commit)} of {bare.address.display} is a {kind}, not a commit: let the tag or "

@@ -12,12 +12,7 @@ from typing import Final, ParamSpec, Self, TypeVar
 from gitops_ds.core import errors
 from gitops_ds.core.objects import CommitId
 from gitops_ds.core.rollouts.halted_rollout import BranchCommit
-from gitops_ds.core.sources.repository_limits import (
-    DEFAULT,
-    PROGRAMS,
-    AllowedRenderers,
-    RepositoryLimits,
-)
+from gitops_ds.core.sources import repository_limits
 from gitops_ds.core.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.core.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.source.git import (
@@ -68,8 +63,8 @@ class Repository:
         address: Address,
         cache: Path,
         credentials: Credentials | CredentialSource = ANONYMOUS,
-        limits: RepositoryLimits = DEFAULT,
-        allowed: AllowedRenderers = PROGRAMS,
+        limits: repository_limits.RepositoryLimits = repository_limits.DEFAULT,
+        allowed: repository_limits.AllowedRenderers = repository_limits.PROGRAMS,
         *,
         turns: Turns | None = None,
     ) -> None:

@@ -31,8 +31,7 @@ from typing import Final
 import msgspec
 
 from gitops_ds.core import errors
-from gitops_ds.core.finding import Finding, Place, Severity
-from gitops_ds.core.rules import RuleDefinition
+from gitops_ds.core.finding import Finding, Place, RuleDefinition, Severity
 from gitops_ds.core.sources.repository_limits import RepositoryLimits
 from gitops_ds.source.render import kustomization
 from gitops_ds.source.rules import (

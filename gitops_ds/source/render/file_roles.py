@@ -1,7 +1,10 @@
-"""Who reads each file of a repository. Every file has one role, so none is left out silently."""
+"""Who reads each file of a repository. Every file has one role, so none is left out silently; one
+whose name or folder is almost one that is read is a finding.
+"""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -16,10 +19,11 @@ from gitops_ds.source.render import (
     ignore,
     kustomization,
     layout,
-    misnamed_files,
 )
+from gitops_ds.source.render.agent_folder import OUR_FILES
 from gitops_ds.source.render.layout import MANIFEST_SUFFIXES, SETTINGS, File, Layout
-from gitops_ds.source.rules import NO_OBJECTS, UNREAD_OBJECTS
+from gitops_ds.source.rules import NO_OBJECTS, UNREAD_OBJECTS, UNUSED_FILE
+from gitops_ds.yaml.provenance.lookup import KUSTOMIZATION, KUSTOMIZATIONS
 
 _OURS = ("agents", "clusters", "environments")
 _SHOWN = 5  # names of files in the message
@@ -28,6 +32,10 @@ _FIELDS = tuple(
     for name in (b"apiVersion", b"kind")
 )
 _KUSTOMIZATION = re.compile(rb"^kind:\s*Kustomization\b", re.MULTILINE)
+# Files that are read, whose names others may be near to.
+_STEMS = {PurePosixPath(name).stem: name for name in OUR_FILES}
+_SETTINGS_STEM = PurePosixPath(SETTINGS).stem
+_NEAR = 0.85
 
 
 class FileRole(Enum):
@@ -64,7 +72,7 @@ def _role(path: PurePosixPath, repo_layout: Layout, listed: ignore.Patterns) -> 
     if layout.is_config(path):
         return FileRole.CONTENT
     if path.suffix not in MANIFEST_SUFFIXES:
-        lower = misnamed_files.in_lower_case(path)
+        lower = _in_lower_case(path)
         if lower == path:
             return FileRole.CONTENT
         role = _role(lower, repo_layout, listed)
@@ -157,15 +165,15 @@ def findings(
     """DS804: files that seem to be of our format or for the cluster, and that nothing reads."""
     for path, role in by_path.items():
         if path.parts[0] in _OURS and path in repo_layout.files and role is FileRole.UNREAD:
-            yield misnamed_files.other_name(path)
+            yield _other_name(path)
         elif role is FileRole.OTHER_CASE and (
             path.parts[0] in _OURS or _has_objects(path, repo_layout)
         ):
-            yield misnamed_files.other_case(path)
+            yield _other_case(path)
     for path in empty:
         if path.parts[0] == "agents":
-            yield misnamed_files.without_object(path)
-    yield from misnamed_files.settings(empty, ours=repo_layout.ours)
+            yield _without_object(path)
+    yield from _misplaced_settings(empty, ours=repo_layout.ours)
     sources = kustomize_sources(repo_layout)
     unread = [
         path
@@ -260,3 +268,64 @@ def _globs(files: Iterable[PurePosixPath]) -> list[str]:
         glob = f"*{path.suffix}" if len(path.parts) == 1 else f"{path.parts[0]}/**"
         made[f'"{glob}"'] = None
     return list(made)
+
+
+def _in_lower_case(path: PurePosixPath) -> PurePosixPath:
+    """The path with a suffix of manifests as it is read, such as a.yaml for a.YAML."""
+    lower = path.suffix.lower()
+    return path.with_suffix(lower) if lower in MANIFEST_SUFFIXES else path
+
+
+def _other_case(path: PurePosixPath) -> Finding:
+    """The finding for a file that is read if its suffix is in lower case."""
+    return _refused(path, f"its suffix must be in lower case: rename it to {_in_lower_case(path)}")
+
+
+def _other_name(path: PurePosixPath) -> Finding:
+    """The finding for a file in a folder of our format, in which only files NAME.yaml are read."""
+    name = path.with_suffix(".yaml").name
+    folder = PurePosixPath(*path.parts[: 1 if path.parts[0] != "agents" else 3])
+    return _refused(path, f"of this folder only files NAME.yaml are, such as {folder / name}")
+
+
+def _without_object(path: PurePosixPath) -> Finding:
+    """The finding for a file of an agent without an object."""
+    if (name := _near(path)) is None:
+        message = f"{path} is not read: it has no object"
+        return UNUSED_FILE.finding(message, Place(str(path), 1, 1))
+    if path.name != name:
+        return _refused(path, f"it has no object; did you mean {name}?")
+    if len(path.parts) != 3:
+        return _refused(path, f"its place is agents/NAME/{name}, for all manifests of agents/NAME")
+    return _refused(path, f"only with {SETTINGS} at the top are the folders of agents/ agents")
+
+
+def _misplaced_settings(paths: Iterable[PurePosixPath], *, ours: bool) -> Iterator[Finding]:
+    """Files without an object that seem to be gitops-ds.yaml, of which only the one at the top is
+    read. `ours`: whether the directory has files of our format.
+    """
+    for path in paths:
+        if path.name == SETTINGS and not ours:
+            where = path.parent
+            yield _refused(path, f"name its directory as that of the repository (--path {where})")
+        elif len(path.parts) == 1 and _is_near(path.stem, _SETTINGS_STEM):
+            yield _refused(path, f"it has no object; did you mean {SETTINGS}?")
+
+
+def _near(path: PurePosixPath) -> str | None:
+    """The name of a file of an agent that the file of this name seems to be."""
+    stem = path.stem.lower()
+    if stem == PurePosixPath(KUSTOMIZATION).stem:
+        return None if path.name in KUSTOMIZATIONS else KUSTOMIZATION
+    if len(path.parts) != 3:
+        return _STEMS.get(stem)
+    near = difflib.get_close_matches(stem, _STEMS, 1, _NEAR)
+    return _STEMS[near[0]] if near else None
+
+
+def _is_near(stem: str, known: str) -> bool:
+    return difflib.SequenceMatcher(None, stem.lower(), known).ratio() >= _NEAR
+
+
+def _refused(path: PurePosixPath, message: str) -> Finding:
+    return UNREAD_OBJECTS.refusal(f"{path} is not read: {message}", Place(str(path), 1, 1))

@@ -15,9 +15,8 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.core.finding import Finding, Place
+from gitops_ds.core.finding import Finding, Place, RuleDefinition
 from gitops_ds.core.objects import Path
-from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.source.rules import INVALID_KUSTOMIZATION, KUSTOMIZE_FAILED, NO_FILE, REMOTE_RESOURCE
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.documents import Document

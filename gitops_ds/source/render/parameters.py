@@ -19,17 +19,10 @@ from gitops_ds.core.finding import Finding
 from gitops_ds.core.objects import Path, show_path
 from gitops_ds.core.sources.bundle import ClusterFacts, Pointer
 from gitops_ds.kube.apimachinery import json_schema, kubernetes_types, kubernetes_versions
+from gitops_ds.source import rules
 from gitops_ds.source.render import field_path, layout, traced_values
 from gitops_ds.source.render.layout import File, Layout
 from gitops_ds.source.render.traced_values import TracedTree
-from gitops_ds.source.rules import (
-    INVALID_VALUE,
-    MISSING_FIELD,
-    NOT_RENDERED,
-    UNDEFINED_NAME,
-    UNKNOWN_FIELD,
-    WRONG_TYPE,
-)
 
 
 class ValuesLayer(msgspec.Struct, frozen=True):
@@ -128,7 +121,7 @@ def unknown(
                     layout.did_you_mean(name, declared.names)
                     or "; declare it in params.schema.json"
                 )
-                yield UNDEFINED_NAME.refusal(
+                yield rules.UNDEFINED_NAME.refusal(
                     f"agent {agent} has no parameter {name}{hint}",
                     repo_layout.place(layer.pointer(name), key=True),
                 )
@@ -185,11 +178,11 @@ _MOST_COMPLAINTS: Final = 100
 
 # Findings with the rule of another check have its number.
 _RULES = {
-    "type": WRONG_TYPE,
-    "enum": INVALID_VALUE,
-    "const": INVALID_VALUE,
-    "required": MISSING_FIELD,
-    "additionalProperties": UNKNOWN_FIELD,
+    "type": rules.WRONG_TYPE,
+    "enum": rules.INVALID_VALUE,
+    "const": rules.INVALID_VALUE,
+    "required": rules.MISSING_FIELD,
+    "additionalProperties": rules.UNKNOWN_FIELD,
 }
 
 
@@ -216,21 +209,21 @@ def violations(
         )
         errors = json_schema.errors(judge, instance, _MOST_COMPLAINTS)
     except json_schema.UnusableSchema as unusable:
-        yield NOT_RENDERED.refusal(
+        yield rules.NOT_RENDERED.refusal(
             str(unusable), repo_layout.place(declared.schema.at(*unusable.path))
         )
         return
     errors.sort(key=lambda error: [str(step) for step in error.absolute_path])
     for error in errors:
         path = tuple(error.absolute_path)
-        rule = _RULES.get(str(error.validator), INVALID_VALUE)
+        rule = _RULES.get(str(error.validator), rules.INVALID_VALUE)
         if not path and error.validator == "required":
             for name in sorted(set(error.validator_value) - instance.keys()):
                 message = (
                     f"agent {agent} has no value for {name}; set it under values/, or a default "
                     "here"
                 )
-                yield MISSING_FIELD.refusal(
+                yield rules.MISSING_FIELD.refusal(
                     message, repo_layout.place(declared.schema.at("properties", name), key=True)
                 )
         elif path:

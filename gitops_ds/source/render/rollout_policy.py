@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.core.finding import Finding
+from gitops_ds.core.finding import Finding, RuleDefinition
 from gitops_ds.core.live import Node
 from gitops_ds.core.objects import Body, Path
 from gitops_ds.core.rollouts import rollout_policy
@@ -28,7 +28,6 @@ from gitops_ds.core.rollouts.rollout_policy import (
     RolloutPolicy,
     Stage,
 )
-from gitops_ds.core.rules import RuleDefinition
 from gitops_ds.core.sources.bundle import Pointer, Pool
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import cron_windows, node_pools

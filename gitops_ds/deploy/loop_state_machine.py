@@ -1,5 +1,5 @@
-"""Runs the state machine of a deployer's loop: feeds inputs, and carries out the effects on the
-loop's timer and wake-up.
+"""The state machine of a deployer's loop: applies inputs to its state, and carries out the effects
+on its timer and wake-up.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class LoopTiming(msgspec.Struct, frozen=True):
     chance: Callable[[], float]
 
 
-class ReconcileSchedule(ABC):
-    """When the next reconciliation of one loop begins: by its state, which `feed` changes."""
+class LoopStateMachine(ABC):
+    """The state of one loop, which `feed` changes; it decides when a reconciliation begins."""
 
     def __init__(self, state: LoopState, timing: LoopTiming) -> None:
         """The first wake-up is due at once."""

@@ -28,14 +28,7 @@ from gitops_ds.daemonset import claims
 from gitops_ds.deploy import live_state, owner_identity, state_store
 from gitops_ds.deploy.apply.applier import AT_ONCE, PlanInputs, conflicts_of
 from gitops_ds.deploy.live_state import LocatedBundle
-from gitops_ds.deploy.plan import (
-    deletions,
-    drift,
-    object_changes,
-    planner,
-    refusals,
-    rollout_uses,
-)
+from gitops_ds.deploy.plan import deletions, drift, object_changes, planner, refusals, rollout_uses
 from gitops_ds.deploy.target import PlanTarget
 from gitops_ds.kube.apimachinery import daemonsets, pods
 from gitops_ds.ownership import ignore_differences, object_owner, refused_writes
@@ -46,7 +39,7 @@ from gitops_ds.rollouts.staging.staging import StagedBundle
 from gitops_ds.rollouts.state import attested_records, rollout_ledger
 
 
-class PreparedPlan(msgspec.Struct, frozen=True):
+class PlanDraft(msgspec.Struct, frozen=True):
     """A plan with its inputs, ready to be applied. `histories` are what is proven about templates
     afterwards.
     """
@@ -70,7 +63,7 @@ async def draft(
     *,
     live: Live | None = None,
     causes: Causes | None = None,
-) -> PreparedPlan:
+) -> PlanDraft:
     """The plan for a bundle. Without `live` objects the cluster is read; `causes` returns the
     commits of templates that the state lacks.
 
@@ -95,7 +88,7 @@ async def draft_located(
     *,
     state: DeployerState,
     live: Live | None = None,
-) -> PreparedPlan:
+) -> PlanDraft:
     """As `draft`, with a state that was read before."""
     live = live or await live_state.read(target.cluster, located.resources, target.owner)
     live = live_state.attested(live, target.attested)
@@ -124,7 +117,7 @@ async def draft_located(
     plan = await _plan(inputs, bundle)
     plan = replace(plan, changes=targets.with_words(plan.changes, staged.words))
     plan = _without_suspended(plan, located, inputs)
-    return PreparedPlan(plan, located.bundle, located.commit, inputs, state, staged.histories)
+    return PlanDraft(plan, located.bundle, located.commit, inputs, state, staged.histories)
 
 
 async def _staged(inputs: PlanInputs, bundle: Bundle) -> tuple[StagedBundle, Mapping[Key, Skipped]]:
