@@ -21,7 +21,8 @@ from gitops_ds.core.decision import (
     RenumberRevision,
 )
 from gitops_ds.core.live import Revision
-from gitops_ds.core.objects import CONTROLLER_REVISION, POD, Key
+from gitops_ds.core.objects import CONTROLLER_REVISION, POD, Key, annotations_of
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset.claims import Claim
 from gitops_ds.kube.apimachinery import revisions
 from gitops_ds.rollouts.state import target_revisions
@@ -57,7 +58,7 @@ def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> 
     old = tuple(sorted((r for r in claim.revisions if r.uid not in uids), key=_age))
     number = max((revision.number for revision in old), default=0) + 1
     if not current:
-        body = revisions.new(daemonset, number, target_revisions.NEVER_COPIED)
+        body = revisions.new(_at_birth(daemonset), number, target_revisions.NEVER_COPIED)
         key = _key(daemonset, body["metadata"]["name"])
         if (
             namesake is None
@@ -75,6 +76,16 @@ def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> 
         why = f"the template is that of revision {kept.number} again"
         actions.append(RenumberRevision(_key(daemonset, kept.name), kept.uid, number, why))
     return RevisionHistory(hash_in(kept), old, tuple(actions), lost)
+
+
+def _at_birth(daemonset: DaemonSet) -> DaemonSet:
+    """With its commit in the cluster if none is announced: the deployer announces that of a new
+    DaemonSet after its creation, when its first revision is made, which keeps what it gets here.
+    """
+    commit = annotations_of(daemonset.raw).get(names.COMMIT)
+    if not commit or names.COMMIT in daemonset.annotations:
+        return daemonset
+    return replace(daemonset, annotations={**daemonset.annotations, names.COMMIT: commit})
 
 
 def _current(daemonset: DaemonSet, claim: Claim) -> list[Revision]:

@@ -16,7 +16,9 @@ from gitops_ds.core.decision import (
 )
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide, history
-from gitops_ds.kube.apimachinery import revisions
+from gitops_ds.daemonset.claims import Claim
+from gitops_ds.kube.apimachinery import daemonsets, revisions
+from gitops_ds.rollouts.state import announced_daemonsets, keys, target_revisions
 from tests.daemonset.world import OWNER, World, daemonset
 
 
@@ -54,6 +56,22 @@ def test_a_revision_holds_the_template_and_the_annotations_of_its_birth() -> Non
     assert body["metadata"]["ownerReferences"] == [OWNER]
     assert body["metadata"]["name"] == f"agent-{body['metadata']['labels'][names.REVISION_HASH]}"
     assert body["metadata"]["labels"]["app"] == "agent"
+
+
+def test_the_first_revision_has_the_commit_that_is_announced_after_its_creation() -> None:
+    body, commit = daemonset(), "a" * 40
+    stated = {
+        names.COMMIT: commit,
+        keys.ROLLOUT_POLICY: '{"policy": {"stages": [{"name": "all"}]}}',
+    }
+    body["metadata"]["annotations"] = stated
+    seen = announced_daemonsets.as_announced(daemonsets.daemonset_of(body), (), {})
+    assert names.COMMIT not in seen.annotations
+    made = history.construct(seen, Claim((), (), ()), None)
+    (created,) = (action for action in made.actions if isinstance(action, CreateRevision))
+    annotations = created.body["metadata"]["annotations"]
+    assert annotations[names.COMMIT] == commit
+    assert target_revisions.is_marked(annotations)  # by which `uninstall` finds it
 
 
 def test_more_old_revisions_than_the_limit_go_oldest_first_but_none_that_a_pod_runs() -> None:

@@ -18,7 +18,7 @@ from gitops_ds.core.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, P
 from gitops_ds.core.rollouts.proven_templates import ProofKind, TemplateProof
 from gitops_ds.core.rollouts.staged_rollout import HoldKind
 from gitops_ds.core.skip_reasons import DriftPolicy
-from gitops_ds.kube.apimachinery import revisions
+from gitops_ds.kube.apimachinery import daemonsets, revisions
 from gitops_ds.kube.client.owned_bodies import OwnedBodies
 from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.rollouts.state import announced_daemonsets, keys, proofs, rollout_ledger
@@ -31,6 +31,7 @@ from gitops_ds.testing.simulator.faults import RequestFault, Silence, SimulatedR
 from tests.deploy import rollout_scene
 from tests.deploy.rollout_scene import NODES, POLICY, FileHistory, Scene, both, ends, spoil
 from tests.deploy.test_forged_templates import DependentHistory, start
+from tests.plan.world import daemonset
 
 play = rollout_scene.play
 CANARIES = 2
@@ -43,6 +44,22 @@ async def forge(scene: Scene, annotations: Mapping[str, str | None]) -> None:
     mallory = scene.cluster.client(names.FIELD_MANAGER)
     patch = {"metadata": {"annotations": dict(annotations)}}
     await mallory.patch(DAEMONSET, "default", "agent", patch)
+
+
+def test_the_commit_beside_an_announcement_of_an_earlier_version_counts() -> None:
+    body = daemonset()
+    body["metadata"] |= {"uid": "u", "labels": {names.OWNER_LABEL: "test"}}
+    body["metadata"]["annotations"] = {names.COMMIT: "a" * 40, keys.ROLLOUT_POLICY: AT_ONCE}
+    write = DaemonSetWrite("u", announced_daemonsets.stated_on(body, ""))
+    announced = write.announcement({})
+    earlier = frozenset(text for text in announced if not text.startswith("commit="))
+    body["metadata"]["annotations"][names.COMMIT] = "b" * 40
+    live = daemonsets.daemonset_of(body)
+    shown = [
+        announced_daemonsets.as_announced(live, (), {write.key: known}).annotations[names.COMMIT]
+        for known in (announced, earlier)
+    ]
+    assert shown == ["a" * 40, "b" * 40]
 
 
 async def at_canary(scene: Scene) -> None:

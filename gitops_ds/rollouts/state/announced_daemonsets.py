@@ -147,8 +147,12 @@ def _texts(announced: Set[str], name: str) -> Set[str]:
 
 
 def _counting(name: str, live: Mapping[str, str], announced: Set[str]) -> str:
-    """The text of an annotation that counts, empty without one."""
+    """The text of an annotation that counts, empty without one; of the commit that in the cluster
+    beside an announcement without one, which is of an earlier version.
+    """
     texts, text = _texts(announced, name), live.get(name) or ""
+    if name == names.COMMIT and announced and not texts:
+        return text
     return text if text in texts else min(texts, default="")
 
 
