@@ -95,6 +95,21 @@ def test_a_revert_is_progressing_until_the_pinned_pods_are_gone(owned: bool) -> 
     assert there.event_names() == ["CommitArrived", "RolloutStarted", "RolloutCompleted"]
 
 
+@both
+def test_a_template_that_is_edited_in_the_cluster_starts_no_rollout_of_nodes_that_keep_theirs(
+    owned: bool,
+) -> None:
+    there = watched(owned=owned)
+    body = there.world.body
+    (container,) = body["spec"]["template"]["spec"]["containers"]
+    for image in ("agent:edited", "agent:1"):
+        container["image"] = image
+        body["metadata"]["generation"] += 1
+        there.rounds(20)
+    assert there.event_names() == []
+    assert len(there.world.revisions) == 2  # of the edit, too
+
+
 def test_a_hold_is_in_the_message_and_never_a_failure() -> None:
     policy: dict[str, Any] = {
         **FAST,

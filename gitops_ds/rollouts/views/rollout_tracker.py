@@ -15,6 +15,7 @@ from gitops_ds.core.live import Revision
 from gitops_ds.core.objects import CommitId
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import daemonsets, revisions, timestamps
+from gitops_ds.rollouts.state import daemonset_statements, target_revisions
 from gitops_ds.rollouts.views.staged_rollouts import StagedRollout
 
 
@@ -42,7 +43,8 @@ class RolloutView(msgspec.Struct, frozen=True):
     def revision(self) -> tuple[str, int] | None:
         """The hash and the number of the revision that is rolled out; None until it exists and the
         DaemonSet controller has numbered it, which it does after a promotion. A staged rollout
-        counts from its first pod on: the DaemonSet gets the template at its end.
+        counts from its first pod on: the DaemonSet gets the template at its end. Under a policy no
+        node gets a template that another client edited: the revision is that of the proven one.
         """
         if self.staged is not None:
             return self.staged.target.hash, self.staged.number(self.seen)
@@ -119,8 +121,12 @@ def created_at(seen: Observation) -> float:
 
 
 def current_revision(seen: Observation) -> Revision | None:
-    """The newest revision of the DaemonSet with its template; None until it is created."""
+    """The newest revision of the DaemonSet with the template that its nodes get; None until it is
+    created.
+    """
     uid, template = seen.daemonset.uid, seen.daemonset.template
+    if daemonset_statements.has_policy(seen.daemonset.annotations):
+        template = target_revisions.proven_template(seen.daemonset, seen.revisions) or template
     own = (
         r
         for r in reversed(seen.revisions)
