@@ -53,6 +53,7 @@ FURTHER = {
     "gitops_ds/daemonset/competing_controller.py": (
         "tests/controller/test_competing_controller.py",
     ),
+    "gitops_ds/daemonset/node_pods.py": ("tests/rollouts/test_waiting_pods.py",),
     "gitops_ds/daemonset/node_room.py": ("tests/controller/test_direct_scheduling.py",),
     "gitops_ds/daemonset/rollout_forecast.py": ("tests/controller/test_preview.py",),
     "gitops_ds/daemonset/shadow.py": ("tests/observe/test_shadow.py",),
@@ -62,6 +63,7 @@ FURTHER = {
     "gitops_ds/rollouts/decisions/rollout_holds.py": ("tests/deploy/test_rollout_attribution.py",),
     "gitops_ds/rollouts/staging/staging.py": (
         "tests/deploy/test_rollouts.py",
+        "tests/deploy/test_rollout_commands.py",
         "tests/deploy/test_proven_templates.py",
     ),
     "gitops_ds/rollouts/staging/template_causes.py": (

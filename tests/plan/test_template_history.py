@@ -446,3 +446,7 @@ def test_the_proven_template_has_labels_that_the_selector_matches(
     assert found.proof is not None
     assert found.proof.template == proofs.identity(found.template)
     assert (found == history) == (label == "agent")
+
+
+def test_a_digest_that_an_earlier_version_stored_is_that_of_the_same_template() -> None:
+    assert git_template.digest(manifest("1")) == "6092f3978f165730"
