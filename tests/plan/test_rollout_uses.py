@@ -87,3 +87,15 @@ def test_a_daemonset_that_is_not_in_the_cluster_keeps_nothing() -> None:
 
 def test_what_its_pods_use_is_kept_after_the_rollout() -> None:
     assert kept(using(live_object("1")), used_by_pods=True) == {CONFIG: SkipReason.USED_BY_PODS}
+
+
+def test_a_namespace_is_kept_while_an_object_inside_it_is_used_and_no_other() -> None:
+    spaces = [Key("", "Namespace", "", name) for name in ("infra", "other")]
+    body = {"metadata": {"name": "x"}}
+    cluster = Live(
+        {**dict.fromkeys((*spaces, CONFIG), body)}, used_by_pods={KEY: frozenset({CONFIG})}
+    )
+    found = rollout_uses.refusals(
+        (*spaces, CONFIG), bundle(manifest("1")), cluster, PlanContext(Stamp("test"))
+    )
+    assert {skip.key for skip in found} == {spaces[0], CONFIG}
