@@ -12,9 +12,10 @@ from gitops_ds.core import names
 from gitops_ds.core.cluster import EventType
 from gitops_ds.core.decision import CreatePod, Observation
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Key
-from gitops_ds.daemonset import decide
+from gitops_ds.daemonset import claims, decide
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.daemonset.indexes import PodsByNode
+from gitops_ds.kube.apimachinery import daemonsets, revisions
 from gitops_ds.rollouts.state import keys
 from tests.daemonset.world import OWNER, START, World, daemonset, node
 
@@ -372,3 +373,25 @@ def test_a_daemonset_of_the_same_name_starts_clean() -> None:
     again["metadata"]["uid"] = "another"
     assert cache.apply(DAEMONSET, EventType.MODIFIED, again, "202") == {KEY}
     assert (observe(cache).vanished, observe(cache).pods) == ({}, ())
+
+
+def test_a_daemonset_is_found_by_its_uid_and_those_of_its_revisions() -> None:
+    cache = Cache()
+    body = daemonset()
+    owned = revisions.new(daemonsets.daemonset_of(body), 1)
+    owned["metadata"]["uid"] = "revision-uid"
+    cache.replace(DAEMONSET, [body], "1")
+    cache.replace(CONTROLLER_REVISION, [owned], "1")
+    assert cache.with_uids({"ds-uid"}) == {KEY}
+    assert cache.with_uids({"revision-uid"}) == {KEY}
+    assert cache.with_uids({"other"}) == set()
+
+
+def test_a_list_of_pods_has_the_part_of_the_selector_that_a_list_supports() -> None:
+    one = {"matchLabels": {"app": "agent"}, "matchExpressions": [
+        {"key": "tier", "operator": "In", "values": ["a"]},
+        {"key": "zone", "operator": "In", "values": ["a", "b"]},
+        {"key": "old", "operator": "DoesNotExist"},
+    ]}  # fmt: skip
+    found = claims.selection(daemonsets.daemonset_of(daemonset(selector=one)))
+    assert (found.namespace, {*found.labels.split(",")}) == ("logging", {"app=agent", "tier=a"})

@@ -8,8 +8,9 @@ from typing import Any
 from gitops_ds.core.cluster import EventType
 from gitops_ds.core.daemonset import Owner, Pod
 from gitops_ds.core.objects import DAEMONSET, NODE, POD
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset.cache import Cache
-from gitops_ds.daemonset.indexes import BusyNodes, PodsByNode
+from gitops_ds.daemonset.indexes import BusyNodes, PodsByNode, first_bound
 from gitops_ds.kube.apimachinery import pods
 from tests.daemonset.world import daemonset, node
 
@@ -135,3 +136,30 @@ def test_an_equal_object_of_a_later_list_takes_no_memory() -> None:
     after = index.on("a")
     assert [one is other for one, other in zip(before, after, strict=True)] == [True, False]
     assert after[1].phase == "Failed"
+
+
+def test_the_first_pod_that_was_bound_since_a_time_has_not_ended() -> None:
+    def placed(name: str, at: float, on: str = "a", phase: str = "Running") -> Pod:
+        return replace(pods.pod_of(_pod(name, on, "", phase)), placed=at)
+
+    since = {"a": 10.0, "b": 10.0}
+    some = [placed("third", 12.0), placed("second", 11.0), placed("early", 9.0)]
+    assert first_bound(some, since) == {"a": "default/second"}
+    assert first_bound([placed("ended", 10.5, phase="Succeeded"), *some], since) == {
+        "a": "default/second"
+    }
+    assert first_bound([placed("at", 10.0), placed("other", 10.0, "c")], since) == {
+        "a": "default/at"
+    }
+    assert first_bound([placed("unbound", 0.0)], {"a": 0.0}) == {}
+
+
+def test_the_pods_of_a_node_follow_the_events_of_the_cache() -> None:
+    cache = Cache()
+    cache.by_node = index = PodsByNode()
+    cache.replace(POD, [], "1")
+    agent = _pod("agent", "a", "DaemonSet")
+    cache.apply(POD, EventType.ADDED, agent, "2")
+    assert [pod.name for pod in index.on("a")] == ["agent"]
+    cache.apply(POD, EventType.DELETED, agent, "3")
+    assert [*index.on("a")] == []

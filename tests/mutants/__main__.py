@@ -50,14 +50,26 @@ PACKAGES = {
 }
 # Tests of single modules that are in other folders, since they need the loop around them.
 FURTHER = {
-    "gitops_ds/daemonset/competing_controller.py": "tests/controller/test_competing_controller.py",
-    "gitops_ds/daemonset/node_room.py": "tests/controller/test_direct_scheduling.py",
-    "gitops_ds/daemonset/rollout_forecast.py": "tests/controller/test_preview.py",
-    "gitops_ds/daemonset/shadow.py": "tests/observe/test_shadow.py",
-    "gitops_ds/daemonset/shadow_views.py": "tests/observe/test_shadow.py",
-    "gitops_ds/deploy/plan/rollout_uses.py": "tests/deploy/test_rollout_uses.py",
-    "gitops_ds/rollouts/decisions/rollout_holds.py": "tests/deploy/test_rollout_attribution.py",
-    "gitops_ds/rollouts/staging/staging.py": "tests/deploy/test_rollouts.py",
+    "gitops_ds/daemonset/competing_controller.py": (
+        "tests/controller/test_competing_controller.py",
+    ),
+    "gitops_ds/daemonset/node_pods.py": ("tests/rollouts/test_waiting_pods.py",),
+    "gitops_ds/daemonset/node_room.py": ("tests/controller/test_direct_scheduling.py",),
+    "gitops_ds/daemonset/rollout_forecast.py": ("tests/controller/test_preview.py",),
+    "gitops_ds/daemonset/shadow.py": ("tests/observe/test_shadow.py",),
+    "gitops_ds/daemonset/shadow_views.py": ("tests/observe/test_shadow.py",),
+    "gitops_ds/deploy/plan/added_fields.py": ("tests/deploy/test_added_fields.py",),
+    "gitops_ds/deploy/plan/rollout_uses.py": ("tests/deploy/test_rollout_uses.py",),
+    "gitops_ds/rollouts/decisions/rollout_holds.py": ("tests/deploy/test_rollout_attribution.py",),
+    "gitops_ds/rollouts/staging/staging.py": (
+        "tests/deploy/test_rollouts.py",
+        "tests/deploy/test_rollout_commands.py",
+        "tests/deploy/test_proven_templates.py",
+    ),
+    "gitops_ds/rollouts/staging/template_causes.py": (
+        "tests/deploy/test_cause_search.py",
+        "tests/deploy/test_template_commits.py",
+    ),
 }
 FAST = (
     "not slow and not controlplane and not system and not renderers and not forge"
@@ -205,16 +217,18 @@ def modules() -> list[Path]:
 def tests_of(module: str) -> tuple[str, ...]:
     """The folder of a module's tests, and further ones."""
     own = next(tests for package, tests in PACKAGES.items() if module.startswith(f"{package}/"))
-    return own, *((FURTHER[module],) if module in FURTHER else ())
+    return own, *FURTHER.get(module, ())
 
 
 def _baseline(modules: Iterable[str]) -> tuple[Calls, list[str]]:
-    """The calls of each test on the real modules, and the modules of others that it imports."""
+    """The calls of each test on the real modules, and the modules of others that it imports, in
+    this order: `_asyncio` before `asyncio` leaves tasks that know no timeout.
+    """
     tests = {path for module in modules for path in tests_of(module)}
 
     def work() -> object:
         plugin = _pytest(tests, None)
-        return [plugin.killer, plugin.calls, sorted(sys.modules)]
+        return [plugin.killer, plugin.calls, list(sys.modules)]
 
     killer, calls, modules = _forked(work, 300) or ("it exceeds the limits", {}, [])
     if killer:
@@ -222,24 +236,25 @@ def _baseline(modules: Iterable[str]) -> tuple[Calls, list[str]]:
     return calls, [name for name in modules if name.split(".")[0] not in ("gitops_ds", "tests")]
 
 
-def _judges(mutant: Mutant, calls: Calls) -> list[str]:
-    """The tests of the mutant's package that enter its function, those with few calls first; code
-    outside functions is that of every test.
+def _judges(mutant: Mutant, calls: Calls) -> dict[str, int]:
+    """The tests of the mutant's package that enter its function with all their calls, those with
+    few first; code outside functions is that of every test.
     """
     own = tests_of(_module(mutant.path))
     inside = f"{mutant.path}:{mutant.function}" if mutant.function else "all"
     chosen = [name for name in calls if name.startswith(own) and inside in calls[name]]
-    return sorted(chosen, key=lambda name: (calls[name]["all"], name))
+    chosen.sort(key=lambda name: (calls[name]["all"], name))
+    return {name: calls[name]["all"] for name in chosen}
 
 
-def _verdict(mutant: Mutant, calls: Calls) -> str:
-    """The test that kills it, or `survived`."""
-    judges = {name: calls[name]["all"] for name in _judges(mutant, calls)}
+def _verdict(mutant: Mutant | None, judges: Mapping[str, int]) -> str:
+    """The test that kills it, or `survived`; of None, the test that fails on the real modules."""
     if not judges:
         return SURVIVED
 
     def work() -> object:
-        sys.meta_path.insert(0, _Finder(mutant))
+        if mutant is not None:
+            sys.meta_path.insert(0, _Finder(mutant))
         return _pytest({name.partition("::")[0] for name in judges}, judges).killer
 
     answer = _forked(work, CPU_SECONDS + int(_seconds(sum(judges.values()))))
@@ -267,11 +282,14 @@ def main() -> int:
     for name in others:
         if not name.startswith("__"):
             _import(name)
+    control = _verdict(None, {name: number["all"] for name, number in calls.items()})
+    if control != SURVIVED:
+        raise SystemExit(f"without a mutant it fails in the process of a mutant: {control}")
     results: Counter[str] = Counter()
     for index in sample:
         mutant = pool[index]
         name = _module(mutant.path)
-        verdict = _verdict(mutant, calls)
+        verdict = _verdict(mutant, _judges(mutant, calls))
         outcome = f"killed by {verdict}"
         if verdict == SURVIVED:
             reason = explained.get(name, {}).get(mutant.key)

@@ -11,8 +11,9 @@ from gitops_ds.core import names
 from gitops_ds.core.change import Drifted, Operation
 from gitops_ds.core.deployer_state import DeployerState, KnownDrift
 from gitops_ds.core.live import Live, Node
-from gitops_ds.core.objects import Key
+from gitops_ds.core.objects import CommitId, Key
 from gitops_ds.core.skip_reasons import DriftPolicy, SkipReason
+from gitops_ds.core.sources.bundle import ManifestOrigin
 from gitops_ds.core.startup_taints import OWN
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.plan import object_changes, refusals
@@ -207,3 +208,14 @@ def test_another_kind_has_no_revision() -> None:
         change = planner.outcome(one, None, in_sync=False).change
         assert change is not None
         assert change.rollout is None
+
+
+def test_an_object_of_another_source_with_an_error_is_not_taken_over() -> None:
+    name = "configmap/infra/source"
+    held = replace(manifest("1"), holder=ManifestOrigin(CommitId(""), "u", "ConfigMap other"))
+    there = stored("1", annotations={names.PATH: f"{name}/a.yaml"})
+    git = replace(bundle(held), kept=frozenset({name}))
+    skipped = refusals.refusal(held, git, there, CONTEXT)
+    assert skipped is not None
+    assert skipped.reason is SkipReason.QUARANTINED
+    assert refusals.refusal(held, replace(git, kept=frozenset()), there, CONTEXT) is None

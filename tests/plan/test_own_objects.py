@@ -265,3 +265,15 @@ def test_no_content_is_an_error(body: dict[str, Any]) -> None:
 )
 def test_the_name_of_the_account_in_a_text(user: str, text: str, expected: bool) -> None:
     assert OwnAccount(frozenset({"gitops-ds"}), Identity(user)).mentioned(text) is expected
+
+
+@pytest.mark.parametrize(("resource", "advice"), [("configmaps", True), ("nodes", False)])
+def test_the_refusal_of_admission_names_the_namespace_to_leave_out_if_there_is_one(
+    resource: str, advice: bool
+) -> None:
+    body = {"spec": {"matchConstraints": {"resourceRules": [rule("", resource, "UPDATE")]}}}
+    key = Key(ADMISSION, "ValidatingAdmissionPolicy", "", "agents")
+    found = permissions.not_allowed(key, AllowList(own=IN_CLUSTER), body)
+    assert found is not None
+    assert f"it matches writes of gitops-ds: {resource}" in found.message
+    assert ("leave out gitops-ds with a namespaceSelector" in found.message) is advice

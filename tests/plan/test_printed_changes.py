@@ -53,6 +53,7 @@ def rolling(**budget: Any) -> Change:
         ({"maxUnavailable": 0, "maxSurge": 2}, 4, "at most 2 at a time, so in 2 batches"),
         ({"maxUnavailable": 2, "maxSurge": 0}, 4, "at most 2 at a time, so in 2 batches"),
         ({"maxUnavailable": 2, "maxSurge": "0%"}, 4, "at most 2 at a time, so in 2 batches"),
+        ({"maxUnavailable": "100%"}, 101, "at most 101 at a time, so in 1 batch"),
         ({"maxUnavailable": "1%"}, 0, "at most 1 at a time, so in 0 batches"),
     ],
 )

@@ -223,3 +223,13 @@ def test_a_long_line_of_the_message_is_cut() -> None:
     long = Halt(1000.0, "canary", "x" * 2000, gate=GateEvidence("errors", "q" * 2000, "7"))
     text = rollout_reverts.reason(halted(halt=long)).splitlines()
     assert [len(one) for one in text] == [1000, 0, 14, 1000, 10]
+
+
+def test_the_goal_is_the_template_before_the_oldest_commit_to_revert() -> None:
+    history = line(commit(5, VALUES), commit(4, AGENT), commit(3, OTHER), commit(2, AGENT))
+    templates = renders(_1="PB", _2="HB", _3="HB")
+    assert rollout_reverts.goal(halted(4, 2), history, templates) == "P"
+    assert rollout_reverts.goal(halted(4), history, templates) == "H"
+    assert rollout_reverts.goal(halted(5), history, templates) is None  # not rendered
+    first = line(replace(commit(2, AGENT), info=replace(commit(2, AGENT).info, parents=())))
+    assert rollout_reverts.goal(halted(), first, templates) is None

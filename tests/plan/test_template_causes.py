@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.objects import CommitId, Key
 from gitops_ds.core.rollouts.halted_rollout import BranchCommit, FileChange
+from gitops_ds.core.rollouts.proven_templates import TemplateHistory, TemplateProof
 from gitops_ds.core.rollouts.template_cause import RenderedCommit, TemplateCause
 from gitops_ds.core.sources.source_tree import CommitInfo
-from gitops_ds.rollouts.staging import template_causes
+from gitops_ds.core.values import replace
+from gitops_ds.rollouts.staging import git_template, template_causes
 from gitops_ds.rollouts.staging.template_causes import BranchLine, WantedCause
+from tests.plan.staged_objects import KEY, bundle, live, manifest
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
 OWN, SHARED, OTHER = "agents/agent/ds.yaml", "clusters/main.yaml", "agents/other/ds.yaml"
@@ -143,3 +148,35 @@ def test_before_a_commit_that_may_have_moved_a_template_each_commit_can_change_i
     found = BranchLine(id(1), [newest, *older]).candidates(PLACES)
     touching = [] if file == OTHER else [newest]
     assert list(found) == [*touching, *(older if moves else [older[1]])]
+
+
+def test_a_template_without_a_record_has_that_of_the_head_which_is_not_exact() -> None:
+    one, head = manifest("1"), line(OWN).commits[0].info
+    known = {KEY: TemplateCause("source", "commit")}
+    found = template_causes.completed(bundle(one), {}, head)[KEY]
+    assert (found.source, found.commit) == (git_template.digest(one), head.id)
+    assert (found.exact, found.commits) == (False, ())
+    assert template_causes.completed(bundle(one), known, head) == known
+    assert template_causes.completed(bundle(one), {}, None) == {}
+
+
+def test_the_search_goes_back_to_the_last_record_that_was_applied() -> None:
+    one = manifest("2")
+    source = git_template.digest(one)
+    before = TemplateCause("before", "c1")
+
+    def missing(cause: TemplateCause | None, lost: frozenset[CommitId] = frozenset()) -> Any:
+        proof = TemplateProof("p", "c0", source="proven")
+        state = DeployerState(
+            causes={KEY: cause} if cause else {}, templates={KEY: TemplateHistory(proof)}
+        )
+        wanted = template_causes.wanted(bundle(one), state, live(None), lost)
+        return wanted and (wanted[KEY].before, wanted[KEY].goal, wanted[KEY].skips_before)
+
+    waits = replace(before, is_applied=False)
+    same = replace(before, source=source)
+    assert missing(before) == (before, "before", False)
+    assert missing(waits) == (waits, "proven", True)
+    assert missing(None) == (None, "proven", False)
+    assert missing(same) == {}
+    assert missing(same, frozenset({CommitId("c1")})) == (None, "proven", False)

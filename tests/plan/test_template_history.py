@@ -24,7 +24,17 @@ from gitops_ds.kube.apimachinery import revisions
 from gitops_ds.rollouts.staging import git_template, template_history
 from gitops_ds.rollouts.staging.git_template import GitTemplate
 from gitops_ds.rollouts.state import keys, proofs
-from tests.plan.staged_objects import KEY, OWNED, live, live_object, manifest, own, target, template
+from tests.plan.staged_objects import (
+    KEY,
+    OWNED,
+    live,
+    live_object,
+    manifest,
+    own,
+    tag_of,
+    target,
+    template,
+)
 
 HALTED = RolloutRecord(halt=Halt(5.0, "canary", "CrashLoopBackOff on n1"))
 EARLY = RolloutRecord(early=True)
@@ -446,3 +456,20 @@ def test_the_proven_template_has_labels_that_the_selector_matches(
     assert found.proof is not None
     assert found.proof.template == proofs.identity(found.template)
     assert (found == history) == (label == "agent")
+
+
+def test_a_digest_that_an_earlier_version_stored_is_that_of_the_same_template() -> None:
+    assert git_template.digest(manifest("1")) == "6092f3978f165730"
+
+
+def test_without_a_stored_state_the_template_that_the_daemonset_states_is_proven() -> None:
+    def in_force(stated: str) -> str:
+        annotations = {keys.PROVEN: proofs.encoded(proof(stated))}
+        old = live_object("2", annotations=annotations)
+        return tag_of(
+            {"spec": {"template": template_history._baseline(old, (own("1"), own("2", 2)))}}
+        )
+
+    assert in_force("1") == "1"
+    assert in_force("2") == "2"
+    assert in_force("3") == "2"  # no revision has it: that of the DaemonSet

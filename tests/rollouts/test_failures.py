@@ -99,6 +99,7 @@ TOUCHED, SOAK, WITHIN = 1000.0, 60.0, 300.0
         ({}, None, False),
         ({}, TOUCHED + 70.5, True),
         ({"ready_since": TOUCHED + 65, "ready": False}, TOUCHED + 70.5, True),
+        ({"ready_since": TOUCHED + 60, "ready": False}, TOUCHED + 70.5, True),
         # It was set aside while its stage passed.
         ({"ready_since": TOUCHED + 1, "ready": False}, TOUCHED + 70.5, False),
         ({}, TOUCHED + 0.5, False),  # the pod was made in the second in which the stage passed

@@ -294,6 +294,7 @@ STEPS = {
         ("P1 W1x", "", ""),  # of another kind
         ("P1 P1x W1 W1 W1x W1x", "01", "24"),
         ("P1 P1 S1x W1 W1x W1x", "02", "34"),
+        ("P1 P1 W1 W1 W1", "01", "23"),
     ],
 )
 def test_as_many_touched_nodes_as_untouched_ones_of_each_kind(

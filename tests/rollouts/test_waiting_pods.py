@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from gitops_ds.core import names
+from gitops_ds.core.daemonset import Phase, Pod
 from gitops_ds.core.decision import CreatePod, DeletePod
-from gitops_ds.core.rollouts.staged_rollout import NodeStep
+from gitops_ds.core.rollouts.staged_rollout import NodeStep, RolloutTarget
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset import node_pods
 from gitops_ds.kube.apimachinery import timestamps
 from gitops_ds.kube.apimachinery.pods import pod_of
-from gitops_ds.rollouts.decisions import failures
+from gitops_ds.rollouts.decisions import failures, pinned_pods, stage_inputs
 from gitops_ds.status import health
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
@@ -94,3 +96,50 @@ def test_a_pod_is_judged_from_the_end_of_the_earlier_one_however_long_that_takes
     waiting["spec"]["nodeName"] = pod.node
     waiting["status"] = {"phase": "Pending", "conditions": [bound]}
     assert failures.touched(pod_of(waiting)) == pytest.approx(world.now + 1.0, abs=1.0)
+
+
+def test_a_pod_waits_for_a_bound_one_that_has_not_ended_on_its_node() -> None:
+    def pod(name: str, **more: Any) -> Pod:
+        return Pod("logging", name, name, node="a", **more)
+
+    def pinned(name: str, **more: Any) -> Pod:
+        return pod(name, labels={names.ROLLOUT: "x"}, **more)
+
+    new, old = pinned("new"), pod("old", bound=True)
+    assert node_pods.waiting([new, old]) == {"new"}
+    assert node_pods.waiting([new, replace(old, terminating=True)]) == {"new"}
+    ended = replace(old, terminating=True, phase=Phase.SUCCEEDED)
+    assert node_pods.waiting([new, ended]) == frozenset()
+    assert node_pods.waiting([new, replace(old, node="b")]) == frozenset()
+    assert node_pods.waiting([new, pinned("beside")]) == frozenset()
+    assert node_pods.waiting([old, pinned("bound", bound=True)]) == frozenset()
+
+
+def test_a_pod_of_the_target_without_a_place_is_named_by_its_node() -> None:
+    target = RolloutTarget("", {}, "target", "u", hashes=frozenset({"t"}))
+
+    def pod(name: str, **more: Any) -> Pod:
+        fields = {"trouble": "Unschedulable", "hash": "t", "created": 5.0, **more}
+        return Pod("logging", name, name, node=name, labels={names.ROLLOUT: "x"}, **fields)
+
+    some = [
+        pod("a"),
+        pod("bound", bound=True),
+        pod("ended", phase=Phase.FAILED),
+        pod("well", trouble=""),
+        pod("other", hash="o"),
+        pod("waits"),
+        Pod("logging", "earlier", "earlier", node="waits", bound=True),
+    ]
+    seen = replace(RolloutWorld(POLICY, 3).observe(), pods=tuple(some))
+    assert stage_inputs.unplaced(seen, target) == {"a": 5.0}
+
+
+def test_pods_with_a_gate_of_an_earlier_version_are_deleted_and_no_others() -> None:
+    world = RolloutWorld(POLICY, 3)
+    assert pinned_pods.ungated(world.observe()) == ()
+    gated = next(iter(world.pods.values()))
+    gated["spec"]["schedulingGates"] = [{"name": names.SCHEDULING_GATE}]
+    (delete,) = pinned_pods.ungated(world.observe())
+    assert isinstance(delete, DeletePod)
+    assert delete.uid == gated["metadata"]["uid"]
