@@ -153,17 +153,13 @@ def _owner(daemonset: DaemonSet) -> Owner:
 
 
 def _adopted(seen: Observation) -> Observation:
-    """The observation after all adoptions."""
+    """The observation after all adoptions of pods."""
     uids = {action.uid for action in claims.claim(seen).actions if isinstance(action, Adopt)}
     if not uids:
         return seen
     owner = _owner(seen.daemonset)
     pods = tuple(replace(pod, owner=owner) if pod.uid in uids else pod for pod in seen.pods)
-    return replace(
-        seen,
-        pods=pods,
-        revisions=tuple(revision for revision in seen.revisions if revision.uid not in uids),
-    )
+    return replace(seen, pods=pods)
 
 
 def _well(pod: Pod) -> Pod:

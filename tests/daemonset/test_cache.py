@@ -395,3 +395,13 @@ def test_a_list_of_pods_has_the_part_of_the_selector_that_a_list_supports() -> N
     ]}  # fmt: skip
     found = claims.selection(daemonsets.daemonset_of(daemonset(selector=one)))
     assert (found.namespace, {*found.labels.split(",")}) == ("logging", {"app=agent", "tier=a"})
+
+
+def test_the_uids_of_daemonsets_and_revisions_are_known_after_all_four_lists() -> None:
+    world = settled()
+    cache = Cache()
+    cache.replace(DAEMONSET, [world.body], "100")
+    cache.replace(CONTROLLER_REVISION, world.revisions.values(), "100")
+    assert cache.uids == set()
+    (owned,) = world.revisions.values()
+    assert filled(world).uids == {"ds-uid", owned["metadata"]["uid"]}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.core import names
-from gitops_ds.core.live import Node
+from gitops_ds.core.live import Node, NodeImpact
 from gitops_ds.daemonset import rollout_forecast
 from gitops_ds.daemonset.rollout_forecast import RolloutForecast, RolloutPace
 from gitops_ds.kube.apimachinery import daemonsets, nodes
@@ -197,3 +197,19 @@ def test_the_limit_of_a_simulation_counts_each_turn_once() -> None:
     for number in (1, 2):
         stage.turn()
         assert stage.turns == number
+
+
+@pytest.mark.parametrize(
+    ("image", "impact"),
+    [("agent:1", NodeImpact()), ("agent:2", NodeImpact(restarted=("node-0", "node-1")))],
+)
+@pytest.mark.parametrize("orphans", [0, 1, 2])
+def test_a_change_affects_the_pods_that_are_adopted_as_its_own(
+    orphans: int, image: str, impact: NodeImpact
+) -> None:
+    found = world.World(daemonset(updateStrategy=rolling(1)), 2)
+    found.settle()
+    for body in list(found.pods.values())[:orphans]:
+        del body["metadata"]["ownerReferences"]
+    new = daemonset(image, updateStrategy=rolling(1))
+    assert rollout_forecast.impact_of_change(found.observe(), new) == impact

@@ -21,6 +21,7 @@ from gitops_ds.deploy.apply import plan_execution
 from gitops_ds.deploy.plan import drift
 from gitops_ds.deploy.plan.drift import Damping
 from gitops_ds.ownership.options import ApplyOptions
+from gitops_ds.service.settings.apply import ApplySettings
 from gitops_ds.testing import simulator
 from tests.plan import world
 from tests.plan.world import World, config_map, daemonset
@@ -458,3 +459,7 @@ def test_a_correction_waits_until_its_time() -> None:
     assert drift.correction_due(rows, [FIRST, OTHER]) == 120.0
     assert drift.correction_due(rows, [OTHER]) == 140.0
     assert drift.correction_due({}, [FIRST]) == float("inf")
+
+
+def test_without_settings_drift_is_held_as_long_as_by_their_default() -> None:
+    assert ApplyOptions().hold_for == ApplySettings().hold_for == 24 * HOUR

@@ -11,6 +11,7 @@ import pytest
 from gitops_ds.core import names
 from gitops_ds.core.live import Contents, Live, Node, Revision
 from gitops_ds.core.objects import Key
+from gitops_ds.core.skip_reasons import SkipReason
 from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.plan import deletions, planner
@@ -251,3 +252,17 @@ def test_config_maps_of_volumes_projections_and_the_environment_are_in_use() -> 
         ],
     }
     assert deletions.config_maps_in(spec) == set("abcd")
+
+
+@pytest.mark.parametrize(
+    ("objects", "verb"), [((CONFIG,), "is"), ((CONFIG, Key("", "Secret", "infra", "a")), "are")]
+)
+def test_a_container_is_kept_while_objects_in_it_are_in_git(
+    objects: tuple[Key, ...], verb: str
+) -> None:
+    git = bundle(*(manifest("1", key) for key in objects))
+    cluster = Live({key: there(key) for key in (SPACE, *objects)})
+    context = replace(PRUNING, inventory=frozenset({SPACE, *objects}))
+    (found,) = (skip for skip in planner.plan(git, cluster, context).refusals if skip.key == SPACE)
+    assert found.reason is SkipReason.IN_USE
+    assert f"would be deleted with it and {verb} still in Git" in found.message

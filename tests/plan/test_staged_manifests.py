@@ -461,3 +461,45 @@ def test_a_target_that_a_person_named_is_emptied_then_removed() -> None:
         )
         kept = {k: v for k, v in annotated(daemonset).items() if k == keys.TARGET}
         assert (kept, revision) == (expected, None)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_rollback_has_the_complete_template_while_its_revision_exists(is_kept: bool) -> None:
+    whole = template("1")
+    whole["spec"]["dnsPolicy"] = "Default"
+    kept = replace(ONE, template=whole)
+    earlier = TemplateProof(
+        proofs.identity(whole), "c1", source=git_template.digest(manifest("1")), until=1.0
+    )
+    history = TemplateHistory(
+        TemplateProof(identity("2"), "c2"), template("2"), earlier=(earlier,), uid="u1"
+    )
+    cluster = live(live_object("2"), own("2", 2), *([kept] if is_kept else []))
+    staged = staging.staged(bundle(manifest("1")), cluster, recorded(history))
+    after = staged.histories[KEY]
+    assert after.proof is not None
+    assert after.proof.template == earlier.template
+    assert after.template == (whole if is_kept else template("1"))
+
+
+@pytest.mark.parametrize(
+    ("stated", "is_shown", "commit"),
+    [
+        ("1", True, "c0"),
+        ("1", False, "c2"),
+        ("9", True, "c2"),  # of another template
+        ("", True, "c2"),
+    ],
+)
+def test_a_plan_that_is_only_shown_states_the_proof_of_the_cluster(
+    stated: str, is_shown: bool, commit: str
+) -> None:
+    proof = TemplateProof(identity(stated), "c0", source="earlier") if stated else None
+    annotations = {keys.PROVEN: proofs.encoded(proof)} if proof else {}
+    cluster = live(live_object("1", annotations=annotations), ONE)
+    context = replace(CONTEXT, options=ApplyOptions(is_shown_only=is_shown))
+    daemonset, _ = written(staging.staged(bundle(manifest("1")), cluster, context))
+    found = proofs.in_force(annotated(daemonset))
+    assert found is not None
+    assert (found.template, found.commit) == (identity("1"), commit)
+    assert found.source == git_template.digest(manifest("1"))

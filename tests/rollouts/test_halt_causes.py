@@ -201,3 +201,19 @@ def test_at_once_does_not_wait(owned: bool) -> None:
 
 def test_the_default_is_at_once() -> None:
     assert OnFailure().halt == "at-once"
+
+
+@pytest.mark.parametrize(
+    ("at_once", "decides"), [(3, "2 nodes still starting"), (1, "one more decides")]
+)
+def test_a_hold_names_the_nodes_that_decide_the_cause_of_a_failure(
+    at_once: int, decides: str
+) -> None:
+    pace = {"start": at_once, "max": at_once}
+    canary = {"name": "canary", "nodes": {"count": 3}, "soak": "60s", "pace": pace}
+    world = RolloutWorld({"stages": [canary, "rest"], "limits": {"atRisk": {"cluster": 3}}}, 6)
+    world.bad_images.add(SECOND)
+    world.slow_nodes = {f"node-{i:03}" for i in range(1, 6)}
+    world.commit(SECOND)
+    world.until(lambda: "ImagePullBackOff" in world.hold)
+    assert world.hold == f"ImagePullBackOff on node-000; {decides}"

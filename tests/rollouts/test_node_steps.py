@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from gitops_ds.core import names
-from gitops_ds.core.rollouts.staged_rollout import NodeStep
+from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep
 from gitops_ds.core.values import replace
+from gitops_ds.daemonset import decide
 from gitops_ds.kube.apimachinery import nodes, pod_contents, pods, timestamps
 from gitops_ds.rollouts.decisions import node_steps, pinned_pods
+from gitops_ds.rollouts.decisions.node_steps import NodeSteps
+from gitops_ds.rollouts.decisions.staged_nodes import StagedNodes
 from gitops_ds.rollouts.state import keys
 from tests.daemonset.world import OWNER, node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
@@ -171,3 +174,43 @@ def test_a_node_that_is_down_when_its_stage_passes_is_at_risk_only_after_its_pro
     step = next(one for one in decided.nodes if one.node == canary[0])
     assert step.reason == "NodeNotReady"
     assert (step.step is NodeStep.PROVED) == was_ready
+
+
+@pytest.mark.parametrize(
+    ("change", "step"),
+    [
+        ({}, NodeStep.SOAKING),
+        ({"unschedulable": True}, NodeStep.SOAKING),
+        ({"ready": False}, NodeStep.SET_ASIDE),
+        ({"troubles": ("DiskPressure",)}, NodeStep.SET_ASIDE),
+    ],
+)
+def test_a_cordon_does_not_end_the_soak_of_a_node(change: dict[str, Any], step: NodeStep) -> None:
+    world = RolloutWorld({"stages": [{"name": "canary", "soak": "1h"}, "rest"]}, 3)
+    (name,) = world.canary(nodes=1)
+    world.pass_time()
+    seen, inputs = world.observe(), world.inputs()
+    assert inputs is not None
+    seen = replace(
+        seen,
+        nodes=tuple(replace(one, **change) if one.name == name else one for one in seen.nodes),
+    )
+    found = StagedNodes.of(decide.layout(seen), inputs).nodes[name]
+    assert (found.step, bool(found.reason)) == (step, step is NodeStep.SET_ASIDE)
+
+
+@pytest.mark.parametrize(("arch", "cause"), [("amd64", "node"), ("arm64", "template")])
+def test_a_failure_is_compared_with_nodes_of_its_platform_alone(arch: str, cause: str) -> None:
+    platforms = [*["amd64"] * 3, arch]
+    nodes = [node(f"node-{i}", {"kubernetes.io/arch": one}) for i, one in enumerate(platforms)]
+    world = RolloutWorld({"stages": ["rest"]}, nodes)
+    world.commit(SECOND)
+    inputs = world.inputs()
+    assert inputs is not None
+    steps = [*[NodeStep.PROVED] * 3, NodeStep.FAILED]
+    progress = {
+        one.name: NodeProgress(one.name, "rest", step)
+        for one, step in zip(world.observe().nodes, steps, strict=True)
+    }
+    found = NodeSteps(decide.layout(world.observe()), inputs).attributed(progress)
+    assert found.template == (frozenset({"node-3"}) if cause == "template" else frozenset())

@@ -10,9 +10,15 @@ from typing import Any
 import pytest
 
 from gitops_ds.core import names
-from gitops_ds.core.decision import DeletePod
+from gitops_ds.core.decision import DeletePod, RecordRollout
 from gitops_ds.core.rollouts.rollout_policy import After
-from gitops_ds.core.rollouts.staged_rollout import HoldKind, NodeStep, RolloutTarget, StageInputs
+from gitops_ds.core.rollouts.staged_rollout import (
+    RECORD,
+    HoldKind,
+    NodeStep,
+    RolloutTarget,
+    StageInputs,
+)
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import daemonsets, revisions
 from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory, RolloutSources
@@ -433,3 +439,56 @@ def test_the_inputs_hold_the_agents_that_are_behind_by_the_observations_of_the_c
     inputs = rollouts.inputs(world.observe())
     assert inputs is not None
     assert inputs.behind == {"cni": frozenset(f"node-{n}" for n in range(4))}
+
+
+POOL = {"nodeSelector": {"pool": "a"}}
+
+
+@pytest.mark.parametrize(
+    ("edit", "target", "is_moved"),
+    [
+        ({}, {}, False),
+        (POOL, {}, True),  # neither those of the proven template nor those of the target
+        (POOL, POOL, False),
+        ({}, POOL, False),
+        ({"terminationGracePeriodSeconds": 5}, {}, False),
+    ],
+)
+def test_a_rollout_knows_a_daemonset_that_was_edited_to_select_other_nodes(
+    edit: dict[str, Any], target: dict[str, Any], is_moved: bool
+) -> None:
+    world = RolloutWorld(FAST, 6)
+    world.commit(SECOND)
+    (known,) = (body for body in world.revisions.values() if body["revision"] == 0)
+    known["data"]["spec"]["template"]["spec"] |= target
+    world.body["spec"]["template"]["spec"] |= edit
+    assert edited(world).moved is is_moved
+
+
+@both
+@pytest.mark.parametrize(
+    ("refused", "refuses", "halted_elsewhere", "stated", "is_recorded"),
+    [
+        ("", "", "", "", True),
+        ("no", "", "", "no", True),
+        ("no", "the deletion of pods", "", "no", True),
+        ("no", RECORD, "", "no", False),  # it cannot state its own refusal
+        ("no", "", "another rollout is halted", "", True),
+        ("", "", "another rollout is halted", "", True),
+    ],
+)
+def test_the_record_states_why_the_api_server_refuses_a_write_of_the_rollout(
+    owned: bool, refused: str, refuses: str, halted_elsewhere: str, stated: str, is_recorded: bool
+) -> None:
+    world = RolloutWorld(FAST, 6, owned=owned)
+    world.commit(SECOND)
+    inputs = world.inputs()
+    assert inputs is not None
+    inputs = replace(inputs, refused=refused, refuses=refuses, halted_elsewhere=halted_elsewhere)
+    decided = world.decide(world.observe(), inputs)
+    record = decided.stages.record
+    assert (record.refused, record.refuses) == (stated, refuses if stated else "")
+    records = [one for one in decided.decision.actions if isinstance(one, RecordRollout)]
+    assert bool(records) is is_recorded
+    again = world.decide(world.observe(), replace(inputs, record=record, refused="other words"))
+    assert again.stages.record.refused == (stated or ("" if halted_elsewhere else "other words"))

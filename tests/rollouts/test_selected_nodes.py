@@ -13,7 +13,7 @@ from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.rollouts.staged_rollout import NodeStep
 from gitops_ds.daemonset import decide
 from gitops_ds.kube.apimachinery import pods, timestamps
-from gitops_ds.rollouts.decisions import stage_members
+from gitops_ds.rollouts.decisions import node_selection, stage_members
 from gitops_ds.rollouts.decisions.stage_members import ZONE, Candidates
 from gitops_ds.rollouts.decisions.staged_nodes import StagedNodes
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
@@ -213,3 +213,23 @@ def test_a_passed_stage_keeps_the_nodes_that_passed_it(
     times = {"canary": PASSED_AT} if passed else {}
     candidates = Candidates(nodes, touched, passed=times)
     assert set(stage_members.members(POLICY, candidates, ())[0]) == set(canary.split())
+
+
+@pytest.mark.parametrize(
+    ("updated", "parked", "beyond"), [(False, 0, 3), (True, 0, 4), (False, 1, 2)]
+)
+def test_of_the_nodes_without_a_pod_only_as_many_as_may_be_at_risk_get_the_target(
+    updated: bool, parked: int, beyond: int
+) -> None:
+    world = RolloutWorld(one_stage({"nodes": 2}), 6)
+    world.commit(SECOND)
+    if updated:
+        world.until(lambda: bool(world.on(SECOND)))
+    kept = min(world.on(SECOND) or world.on("agent:1"))
+    world.pods = {name: body for name, body in world.pods.items() if pods.pod_of(body).node == kept}
+    for body in world.nodes[-parked:] if parked else ():
+        body["status"]["conditions"][0]["status"] = "False"
+    every = fleet(world)
+    found = node_selection.beyond_limits(every)
+    assert {every.nodes[name].step for name in found} == {NodeStep.REPLACING}
+    assert len(found) == beyond

@@ -11,7 +11,7 @@ import pytest
 from gitops_ds.core import names
 from gitops_ds.core.daemonset import Phase, Pod
 from gitops_ds.core.decision import CreatePod, DeletePod
-from gitops_ds.core.rollouts.staged_rollout import NodeStep, RolloutTarget
+from gitops_ds.core.rollouts.staged_rollout import Halt, NodeStep, RolloutTarget
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import node_pods
 from gitops_ds.kube.apimachinery import timestamps
@@ -143,3 +143,26 @@ def test_pods_with_a_gate_of_an_earlier_version_are_deleted_and_no_others() -> N
     (delete,) = pinned_pods.ungated(world.observe())
     assert isinstance(delete, DeletePod)
     assert delete.uid == gated["metadata"]["uid"]
+
+
+@pytest.mark.parametrize(
+    ("halt", "held", "is_deleted"),
+    [
+        (None, "", False),
+        (Halt(1.0, "canary", "no"), "", True),
+        (None, "its template was halted before", True),
+    ],
+)
+def test_a_rollout_that_is_halted_starts_no_pod_that_waits(
+    halt: Halt | None, held: str, is_deleted: bool
+) -> None:
+    world, waiting = begun()
+    inputs = world.inputs()
+    assert inputs is not None
+    inputs = replace(inputs, record=replace(inputs.record, halt=halt), held=held)
+    actions = pinned_pods.decide_pinned(world.observe(), inputs).decision.actions
+    deleted = {action.uid for action in actions if isinstance(action, DeletePod)}
+    assert deleted == ({waiting["metadata"]["uid"]} if is_deleted else set())
+    del world.pods[waiting["metadata"]["name"]]
+    actions = pinned_pods.decide_pinned(world.observe(), inputs).decision.actions
+    assert any(isinstance(action, CreatePod) for action in actions) is not is_deleted

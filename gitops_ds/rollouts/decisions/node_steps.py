@@ -314,7 +314,7 @@ class NodeSteps:
         return failures.attributed(nodes, self._kind)
 
     def _kind(self, name: str) -> tuple[str, str]:
-        return stage_members.platform_of(self._nodes[name]) if name in self._nodes else ("", "")
+        return stage_members.platform_of(self._nodes[name])
 
 
 def runs_target(layout: NodePodLayout, target: RolloutTarget, pod: Pod) -> bool:
