@@ -14,7 +14,7 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from gitops_ds.core.objects import CONFIG_MAP
+from gitops_ds.core.objects import CONFIG_MAP, NODE, POD, Resource
 from gitops_ds.kube.client import wire
 from gitops_ds.kube.client.config import ClientConfig
 from gitops_ds.kube.client.kubeconfig import KubeconfigEntry
@@ -54,7 +54,7 @@ def lines(sizes: Sequence[int]) -> bytes:
     return b"".join(orjson.dumps(event) + b"\n\n" for event in events)
 
 
-async def received(stream: bytes, write: int, tls: bool) -> list[int]:
+async def received(stream: bytes, write: int, tls: bool, resource: Resource) -> list[int]:
     """The sizes that a watch returns, in the order of their numbers."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -71,7 +71,7 @@ async def received(stream: bytes, write: int, tls: bool) -> list[int]:
         entry = KubeconfigEntry(url, None)
         config = ClientConfig("a test", _client() if tls else None, entry, lambda: entry)
         async with HttpCluster(config) as cluster:
-            bodies = [event.object async for event in cluster.watch(CONFIG_MAP, "0")]
+            bodies = [event.object async for event in cluster.watch(resource, "0")]
     assert [int(body["metadata"]["name"]) for body in bodies] == list(range(len(bodies)))
     return [len(body["data"]["text"]) for body in bodies]
 
@@ -83,10 +83,13 @@ def _client() -> ssl.SSLContext:
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_a_watch_has_every_line_in_order(write: int, tls: bool, loop: Loop) -> None:
+@pytest.mark.parametrize("resource", [CONFIG_MAP, POD, NODE], ids=str)
+def test_a_watch_has_every_line_in_order(
+    write: int, tls: bool, loop: Loop, resource: Resource
+) -> None:
     sizes = (*SIZES, *(LARGE if write > max(SIZES) else ()), *(300 * SIZES if write > 1 else ()))
     with asyncio.Runner(loop_factory=loop) as runner:
-        assert runner.run(received(lines(sizes), write, tls)) == list(sizes)
+        assert runner.run(received(lines(sizes), write, tls, resource)) == list(sizes)
 
 
 ACCOUNT = "system:serviceaccount:t2:deployer"

@@ -30,7 +30,7 @@ from gitops_ds.core.cluster import (
     WatchEvent,
 )
 from gitops_ds.core.http_library import aiohttp
-from gitops_ds.core.objects import ACCESS_REVIEW, NODE, Body, Resource
+from gitops_ds.core.objects import ACCESS_REVIEW, NODE, POD, Body, Resource
 from gitops_ds.kube.client import received_bodies, wire
 from gitops_ds.kube.client.config import ClientConfig
 from gitops_ds.kube.client.fence import Fence
@@ -39,10 +39,11 @@ from gitops_ds.kube.client.transport import REQUEST_SECONDS, Request, RequestCou
 
 PAGE = 500
 FIRST_PAGE, PAGE_BYTES = 16, 8 * 1024 * 1024  # of a list whose bodies are reduced
-# The lines of a watch that arrive within this time are read together, unless they are many: so the
-# pauses do not limit a watch to a number of events per second.
-READ_SECONDS, READ_BYTES = 0.025, 65536
-NODE_SECONDS = 0.25  # the same for nodes: nearly all of their events are heartbeats
+# Seconds in which the lines of a watch are read together, unless they are many: so pauses do not
+# limit a watch to a number of events per second. Nearly all events of nodes are heartbeats. Those
+# of other kinds are few, and needed at once: the number of a new revision follows from the others.
+PAUSES: Mapping[Resource, float] = {POD: 0.025, NODE: 0.25}
+READ_BYTES = 65536
 CHUNK = 50  # objects that are decoded at a time
 _APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -194,7 +195,7 @@ class HttpReader:
         request = Request("GET", path, query=query, wait=wait, is_watch=True)
         async with await self._transport.send(request, self._acting) as reply:
             try:
-                async for line in _lines(reply, NODE_SECONDS if resource == NODE else READ_SECONDS):
+                async for line in _lines(reply, PAUSES.get(resource, 0.0)):
                     event = decode(line)
                     if decode is orjson.loads:
                         event["object"] = self._bodies.intern(event["object"], which.whole)
@@ -379,7 +380,7 @@ async def _lines(reply: aiohttp.ClientResponse, pause: float) -> AsyncIterator[b
         for line in whole:
             if line:
                 yield line
-        if len(chunk) < READ_BYTES and (transport := _transport(reply)) is not None:
+        if pause and len(chunk) < READ_BYTES and (transport := _transport(reply)) is not None:
             transport.pause_reading()
             loop.call_later(pause, transport.resume_reading)
 
