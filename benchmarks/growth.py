@@ -214,18 +214,10 @@ class LargeCluster:
 
 
 async def _large_cluster(folder: Path, nodes: int) -> LargeCluster:
-    fleet = Fleet(nodes=nodes, agents=1)
-    upstream = gitservers.Upstream(folder / "upstream")
-    upstream.commit(fleet.files, "an agent")
-    cluster = Client(Server(time.time))
-    cluster_objects.prepare_simulated(cluster.server, fleet)
-    kubeconfig = folder / "kubeconfig"
-    async with simulated_api.connected(cluster, kubeconfig):
-        await asyncio.to_thread(large.apply_all, upstream, folder, kubeconfig)
-        cluster_objects.fill_simulated(cluster.server, fleet)
-        with running(kubeconfig, [upstream], folder, {"powers": "pace"}) as service:
+    async with large.filled(folder, Fleet(nodes=nodes, agents=1)) as made:
+        with made.service() as service:
             await asyncio.to_thread(service.ready)
-            return await asyncio.to_thread(_views, service, kubeconfig)
+            return await asyncio.to_thread(_views, service, made.kubeconfig)
 
 
 def _views(service: RunningService, kubeconfig: Path) -> LargeCluster:

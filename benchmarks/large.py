@@ -9,10 +9,12 @@ figure exceeds its bound.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -20,6 +22,7 @@ from statistics import median
 from benchmarks import cluster_objects, figures, processes, simulated_api
 from benchmarks.cluster_objects import Fleet
 from benchmarks.running_service import PROGRAM, RunningService, running
+from benchmarks.simulated_api import SimulatedApi
 from gitops_ds.core.cluster import PatchType
 from gitops_ds.core.objects import NODE
 from gitops_ds.testing.simulator import Client
@@ -53,23 +56,47 @@ def main() -> None:
         asyncio.run(_measure(Path(folder)))
 
 
-async def _measure(folder: Path) -> None:
+@dataclass(frozen=True)
+class FilledCluster:
+    """A simulated cluster with the agents of a repository on all nodes."""
+
+    api: SimulatedApi
+    upstream: gitservers.Upstream
+    folder: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "kubeconfig"
+
+    def service(self) -> contextlib.AbstractContextManager[RunningService]:
+        """The service of the repository."""
+        return running(self.kubeconfig, [self.upstream], self.folder, {"powers": "pace"})
+
+
+@contextlib.asynccontextmanager
+async def filled(folder: Path, fleet: Fleet, history: int = 10_000) -> AsyncIterator[FilledCluster]:
+    """The cluster of a fleet; `history` is the number of changes of a kind that it keeps."""
     upstream = gitservers.Upstream(folder / "fleet")
-    upstream.commit(FLEET.files, "all agents")
-    cluster = Client(Server(time.time))
-    cluster_objects.prepare_simulated(cluster.server, FLEET)
-    kubeconfig = folder / "kubeconfig"
-    async with simulated_api.connected(cluster, kubeconfig):
-        await asyncio.to_thread(apply_all, upstream, folder, kubeconfig)
-        cluster_objects.fill_simulated(cluster.server, FLEET)
+    upstream.commit(fleet.files, "all agents")
+    cluster = Client(Server(time.time, history=history))
+    cluster_objects.prepare_simulated(cluster.server, fleet)
+    async with simulated_api.connected(cluster, folder / "kubeconfig") as api:
+        made = FilledCluster(api, upstream, folder)
+        await asyncio.to_thread(_apply, made)
+        cluster_objects.fill_simulated(cluster.server, fleet)
+        yield made
+
+
+async def _measure(folder: Path) -> None:
+    async with filled(folder, FLEET) as made:
         starts, beat = list[Start](), 0.0
         for number in range(RUNS + 1):
-            with running(kubeconfig, [upstream], folder, {"powers": "pace"}) as service:
+            with made.service() as service:
                 start = await _started(service)
                 if number:  # the first one clones the repository
                     starts.append(start)
                 if number == RUNS:
-                    beat = await _heartbeat(cluster, service)
+                    beat = await _heartbeat(made.api.cluster, service)
     what = f"{FLEET.agents} agents on {FLEET.nodes} nodes"
     within = [
         figures.bounded(f"{what}, start to ready", median(s.wall for s in starts), "s", READY),
@@ -82,14 +109,13 @@ async def _measure(folder: Path) -> None:
         raise SystemExit(1)
 
 
-def apply_all(upstream: gitservers.Upstream, folder: Path, kubeconfig: Path) -> None:
-    """Applies all agents of the repository."""
+def _apply(made: FilledCluster) -> None:
     environment = {
         **gitservers.GIT_ENVIRONMENT,
-        "GITOPS_DS_CACHE": str(folder / "other"),
-        "KUBECONFIG": str(kubeconfig),
+        "GITOPS_DS_CACHE": str(made.folder / "other"),
+        "KUBECONFIG": str(made.kubeconfig),
     }
-    command: list[str | Path] = [PROGRAM, "apply", f"file://{upstream.path}", "-q"]
+    command: list[str | Path] = [PROGRAM, "apply", f"file://{made.upstream.path}", "-q"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
 
 

@@ -17,12 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cluster_objects, figures, processes, simulated_api
-from benchmarks.large import FLEET, apply_all
-from benchmarks.running_service import PROGRAM, RunningService, running
+from benchmarks import cluster_objects, figures, processes
+from benchmarks.large import FLEET, filled
+from benchmarks.running_service import PROGRAM, RunningService
 from benchmarks.simulated_api import SimulatedApi
 from gitops_ds.core.objects import DAEMONSET, NODE, POD, Body
-from gitops_ds.testing.simulator import Client
 from gitops_ds.testing.simulator.server import Server
 from tests import gitservers
 
@@ -92,16 +91,12 @@ class Scene:
 
     async def changed_pods(self) -> AsyncIterator[None]:
         """Each becomes unready, and then ready again."""
+        pods = self.server.store.all(POD)
+        chosen = pods[:: max(len(pods) // CHANGED_PODS, 1)][:CHANGED_PODS]
         for status in ("False", "True"):
-            for body in self.server.store.all(POD)[:: len(self.pods) // CHANGED_PODS][
-                :CHANGED_PODS
-            ]:
+            for body in chosen:
                 self.server.store.put(POD, _with_readiness(body, status))
                 yield
-
-    @property
-    def pods(self) -> list[Body]:
-        return self.server.store.all(POD)
 
     async def replaced_nodes(self, names: Sequence[str]) -> AsyncIterator[None]:
         """These nodes leave with their pods, and others join with theirs."""
@@ -143,19 +138,12 @@ def main() -> None:
 
 
 async def _measure(folder: Path) -> list[bool]:
-    upstream = gitservers.Upstream(folder / "fleet")
-    upstream.commit(FLEET.files, "all agents")
-    cluster = Client(Server(time.time, history=HISTORY))
-    cluster_objects.prepare_simulated(cluster.server, FLEET)
-    kubeconfig = folder / "kubeconfig"
-    async with simulated_api.connected(cluster, kubeconfig) as api:
-        await asyncio.to_thread(apply_all, upstream, folder, kubeconfig)
-        cluster_objects.fill_simulated(cluster.server, FLEET)
-        with running(kubeconfig, [upstream], folder, {"powers": "pace"}) as service:
+    async with filled(folder, FLEET, HISTORY) as made:
+        with made.service() as service:
             await asyncio.to_thread(service.ready)
             await asyncio.to_thread(processes.idle, service.process.pid)
             print(f"at rest: {service.memory():.0f} MiB", flush=True)
-            scene = Scene(service, api, cluster.server, upstream)
+            scene = Scene(service, made.api, made.api.cluster.server, made.upstream)
             await scene.during("heartbeats", scene.heartbeats())
             await scene.during("changed pods", scene.changed_pods())
             await scene.during("broken watches", scene.broken_watches())
@@ -166,7 +154,7 @@ async def _measure(folder: Path) -> list[bool]:
             await scene.during("nodes of a minute", scene.replaced_nodes(half[:some]), rate)
             rest = scene.replaced_nodes(half[some:])
             await scene.during("half of the nodes", rest, reacts=False)
-            await asyncio.to_thread(_answers, scene, kubeconfig)
+            await asyncio.to_thread(_answers, scene, made.kubeconfig)
             return scene.within
 
 

@@ -77,6 +77,7 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 EVERYTHING = Selection()
+BRIEF = Selection(brief=True)  # all objects, of pods and nodes the fields that decisions read
 
 
 class ApplyResult(msgspec.Struct, frozen=True):

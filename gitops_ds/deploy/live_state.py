@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Set
 import msgspec
 
 from gitops_ds.core import errors, names
-from gitops_ds.core.cluster import ClusterReader, Selection
+from gitops_ds.core.cluster import BRIEF, ClusterReader, Selection
 from gitops_ds.core.live import Live, Node, Revision
 from gitops_ds.core.objects import (
     CONTROLLER_REVISION,
@@ -248,7 +248,7 @@ def targets_of(all_revisions: Iterable[Body], owner: str) -> list[Body]:
 async def _nodes(cluster: ClusterReader) -> tuple[Collection[Body], str]:
     """The nodes, or the error of a Forbidden list, as with the ClusterRole view."""
     try:
-        return (await cluster.list(NODE, Selection(brief=True))).items, ""
+        return (await cluster.list(NODE, BRIEF)).items, ""
     except errors.Forbidden as error:
         return (), error.server_message
 

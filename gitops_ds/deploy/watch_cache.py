@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Set
 
 from gitops_ds.core import errors, names
-from gitops_ds.core.cluster import ClusterReader, EventType, Listing, Selection, WatchEvent
+from gitops_ds.core.cluster import BRIEF, ClusterReader, EventType, Listing, Selection, WatchEvent
 from gitops_ds.core.live import Live
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, Body, Key, Resource, key_of
 from gitops_ds.deploy import live_state
@@ -90,7 +90,7 @@ class WatchCache:
 
     def _selection(self, resource: Resource) -> Selection:
         if resource == NODE:
-            return Selection(brief=True)
+            return BRIEF
         labels = "" if resource in _WHOLE else f"{names.OWNER_LABEL}={self._owner}"
         return Selection(labels=labels, whole=self.bodies.whole)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gitops_ds.core import errors
-from gitops_ds.core.cluster import ClusterReader, Listing, Selection
+from gitops_ds.core.cluster import BRIEF, ClusterReader, Listing, Selection
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.objects import NODE, POD
@@ -19,7 +19,6 @@ from gitops_ds.rollouts.state.rollout_ledger import StoredLedger
 from gitops_ds.status import agent_healths, agents
 from gitops_ds.status.agents import Agent
 
-BRIEF = Selection(brief=True)
 _SELECTORS = 8  # lists by the selector of a DaemonSet; for more, one list for each namespace
 
 
@@ -56,13 +55,13 @@ async def list_agents(
             f"{unseen}: nodes without a pod are not shown, and health is that of the DaemonSet's "
             "status (docs/guides/permissions.md#read-access has the ClusterRole)"
         )
-    known = {one.daemonset.key: one for one in _observed(content, ledger, now)}
-    chosen = agents.select_keys(tuple(known), scope.names, scope.namespace)
-    selections = _pod_lists([known[key] for key in chosen]) if scope != EVERY else (BRIEF,)
+    selections: tuple[Selection, ...] = (BRIEF,)
+    if scope != EVERY:
+        selections = _pod_lists(_inside(scope, _observed(content, ledger, now)))
     await _fill_pods(content, cluster, selections)
     seen = _observed(content, ledger, now)
     if selections != (BRIEF,):  # of the others not all pods are known
-        seen = [one for one in seen if one.daemonset.key in chosen]
+        seen = _inside(scope, seen)
     owners = await agents.read_owners(cluster, state_namespace, seen, now)
     if ledger is not None:  # a service announces each DaemonSet that it applies
         seen = [
@@ -81,9 +80,15 @@ async def list_agents(
             owners.sources.get(agents.owner(one)),
             rollout=healths.rollouts.get(one.daemonset.key),
         )
-        for one in seen
-        if one.daemonset.key in chosen
+        for one in _inside(scope, seen)
     )
+
+
+def _inside(scope: AgentScope, seen: Sequence[Observation]) -> list[Observation]:
+    """Those in the scope. Raises NoMatch for a name without an agent."""
+    keys = [one.daemonset.key for one in seen]
+    chosen = agents.select_keys(keys, scope.names, scope.namespace)
+    return [one for one in seen if one.daemonset.key in chosen]
 
 
 async def _fill(content: cache.Cache, cluster: ClusterReader) -> str:

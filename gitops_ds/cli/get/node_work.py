@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from gitops_ds.core import errors, startup_taints
-from gitops_ds.core.cluster import ClusterReader, Selection
+from gitops_ds.core.cluster import BRIEF, ClusterReader
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.live import Node, Taint
@@ -82,9 +82,7 @@ async def read(
     states = await state_store.load_all(cluster, state_namespace)
     content = cache.Cache()
     by_node = content.by_node = PodsByNode()
-    lists = await asyncio.gather(
-        *(cluster.list(resource, Selection(brief=True)) for resource in cache.WATCHED)
-    )
+    lists = await asyncio.gather(*(cluster.list(resource, BRIEF) for resource in cache.WATCHED))
     for resource, listing in zip(cache.WATCHED, lists, strict=True):
         content.replace(resource, listing.items, listing.version)
     is_known = bool(states) and all(state.knows_required for state in states.values())

@@ -18,7 +18,7 @@ from typing import Any, Final
 from gitops_ds import __version__
 from gitops_ds.cli.support_dump.archive import Dump, DumpLimits, Parts
 from gitops_ds.core import errors
-from gitops_ds.core.cluster import ClusterReader, Selection
+from gitops_ds.core.cluster import BRIEF, ClusterReader, Selection
 from gitops_ds.core.objects import (
     CONFIG_MAP,
     CONTROLLER_REVISION,
@@ -177,7 +177,7 @@ async def _pods(cluster: ClusterReader) -> Parts:
         "spec": ("nodeName", "affinity", "schedulingGates", pod_contents.PACKED),
     }
     items = []
-    for body in (await cluster.list(POD, Selection(brief=True))).items:
+    for body in (await cluster.list(POD, BRIEF)).items:
         if pods.is_of_daemonset(pods.controller_of(body["metadata"])):
             spec = body.get("spec") or {}
             content = {pod_contents.PACKED: pod_contents.packed(spec)}
@@ -193,7 +193,7 @@ async def _nodes(cluster: ClusterReader) -> Parts:
         "spec": ("taints", "unschedulable"),
         "status": ("conditions", "nodeInfo"),
     }
-    listing = await cluster.list(NODE, Selection(brief=True))
+    listing = await cluster.list(NODE, BRIEF)
     return {"nodes.json": [_picked(body, kept) for body in listing.items]}
 
 

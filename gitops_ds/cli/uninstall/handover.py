@@ -17,7 +17,7 @@ import msgspec
 
 from gitops_ds.controller import conflict_probe
 from gitops_ds.core import errors, names, startup_taints
-from gitops_ds.core.cluster import Cluster, ClusterReader, PatchType, Selection
+from gitops_ds.core.cluster import BRIEF, Cluster, ClusterReader, PatchType, Selection
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.notifications import CONFIG_MAP_NAME
 from gitops_ds.core.objects import (
@@ -107,7 +107,7 @@ async def read(cluster: ClusterReader, namespace: str, owner: str) -> Handover:
 async def _tainted(cluster: ClusterReader) -> tuple[str, ...]:
     """The nodes with our startup taint; none if nodes may not be listed."""
     try:
-        listed = map(nodes.node_of, (await cluster.list(NODE, Selection(brief=True))).items)
+        listed = map(nodes.node_of, (await cluster.list(NODE, BRIEF)).items)
     except errors.Forbidden:
         return ()
     own = startup_taints.OWN.key
