@@ -11,7 +11,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterable, Set
 
-from gitops_ds.controller import conflict_probe, executor
+from gitops_ds.controller import conflict_probe, executor, halt_evidence
 from gitops_ds.controller.actions import WriteHooks
 from gitops_ds.controller.observer import Observer, ObserverHooks
 from gitops_ds.controller.watched_ledger import WatchedLedger
@@ -374,8 +374,8 @@ class Controller:
         elif nodes := self.observer.rollouts.halting_nodes(
             seen.daemonset.key, inputs, staged.stages
         ):
-            warnings = await self.observer.pod_warnings.newest(seen.daemonset.key, nodes)
-            inputs = replace(inputs, warnings=warnings)
+            seen, read = await halt_evidence.read(self._cluster, self.observer, seen, nodes)
+            inputs = read or inputs
             staged = decide_staged(seen, inputs)
         self.observer.rollouts.decided(seen, inputs, staged)
         self._emit(Decided(seen.now, seen.daemonset.key, staged.decision, True, seen))
