@@ -20,7 +20,9 @@ from gitops_ds.core.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.core.rollouts.staged_rollout import (
     APART,
     MOVING,
+    RECORD,
     Halt,
+    HoldKind,
     NodeProgress,
     RolloutTarget,
     StageApproval,
@@ -31,6 +33,7 @@ from gitops_ds.core.rollouts.staged_rollout import (
     StageState,
     StageWait,
 )
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.kube.apimachinery import revisions, timestamps
@@ -176,8 +179,20 @@ def hold_at_rest(seen: Observation) -> StageHold | None:
 
 
 def of(layout: NodePodLayout, inputs: StageInputs) -> StagedRollout:
-    """The rollout with these inputs."""
-    return StagedRollout(inputs, stages.decide(layout, inputs))
+    """The rollout with these inputs. A halt counts when it is recorded: before that the controller
+    reads its nodes once more, which may end it.
+    """
+    decided = stages.decide(layout, inputs)
+    halt, record = decided.halt, inputs.record
+    if halt is None or record.halt is not None or inputs.refuses == RECORD:
+        return StagedRollout(inputs, decided)
+    hold = StageHold(f"halts: {halt.message}", kind=HoldKind.SUSPICION)
+    shown = tuple(
+        replace(stage, state=StageState.HELD) if stage.state is StageState.HALTED else stage
+        for stage in decided.stages
+    )
+    record = replace(decided.record, halt=None)
+    return StagedRollout(inputs, replace(decided, stages=shown, record=record, hold=hold))
 
 
 def missing_target(seen: Observation) -> str:
