@@ -44,7 +44,7 @@ class Taint(msgspec.Struct, frozen=True):
         return f"{self.key}:{self.effect}"
 
 
-class Node(msgspec.Struct, frozen=True):
+class Node(msgspec.Struct, frozen=True, weakref=True):
     """The fields of a node for its eligibility and its health.
 
     `created` and `ready_since`, the last change of the condition Ready, are in seconds since 1970,

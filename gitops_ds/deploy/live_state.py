@@ -212,7 +212,7 @@ async def read(cluster: ClusterReader, resources: Mapping[Key, Resource], owner:
         for key, body in objects.items()
         if key in resources or object_owner.owner_of(body) == owner
     }
-    live = assemble(relevant, all_revisions.items, node_list)
+    live = assemble(relevant, all_revisions.items, map(nodes.node_of, node_list))
     return replace(live, nodes=None, unlisted=unlisted) if unlisted else live
 
 
@@ -276,9 +276,11 @@ async def single(cluster: ClusterReader, resources: Mapping[Key, Resource]) -> d
 
 
 def assemble(
-    objects: Mapping[Key, Body], all_revisions: Iterable[Body], node_list: Iterable[Body]
+    objects: Mapping[Key, Body], all_revisions: Iterable[Body], node_list: Iterable[Node]
 ) -> Live:
-    """A `Live` from bodies: revisions with their DaemonSet, oldest first; nodes by name."""
+    """A `Live` from bodies and nodes: revisions with their DaemonSet, oldest first; nodes by
+    name.
+    """
     by_uid = {
         str(body["metadata"].get("uid")): key
         for key, body in objects.items()
@@ -307,7 +309,7 @@ def assemble(
         key: tuple(sorted(some, key=lambda revision: (revision.number, revision.name)))
         for key, some in grouped.items()
     }
-    sorted_nodes: list[Node] = sorted(map(nodes.node_of, node_list), key=lambda node: node.name)
+    sorted_nodes = sorted(node_list, key=lambda node: node.name)
     rollouts = {key: tuple(some) for key, some in targets.items()}
     return Live(
         dict(objects),

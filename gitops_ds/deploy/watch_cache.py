@@ -11,25 +11,27 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Mapping, Set
+from typing import Any
 
 from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import BRIEF, ClusterReader, EventType, Listing, Selection, WatchEvent
-from gitops_ds.core.live import Live
+from gitops_ds.core.live import Live, Node
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, Body, Key, Resource, key_of
 from gitops_ds.deploy import live_state
 from gitops_ds.kube.apimachinery import foreign_bodies, revisions
 from gitops_ds.kube.apimachinery.builtin_resources import RESOURCES
+from gitops_ds.kube.apimachinery.nodes import node_of
 from gitops_ds.kube.client import informer
 from gitops_ds.kube.client.informer import Failing
 from gitops_ds.kube.client.informer_store import InformerStore
 from gitops_ds.kube.client.owned_bodies import OwnedBodies
-from gitops_ds.kube.client.received_bodies import EqualBodies
+from gitops_ds.kube.client.received_bodies import EqualValues
 from gitops_ds.kube.client.supervisor import Supervisor, ended
 from gitops_ds.ownership import object_owner
 from gitops_ds.rollouts.state import proofs, rollout_annotations, target_revisions
 
 _WHOLE = (DAEMONSET, CONTROLLER_REVISION, NODE)
-_NODES = EqualBodies()  # each deployer of a service keeps all nodes
+_NODES: EqualValues[Node] = EqualValues()  # each deployer of a service keeps all nodes
 LAG = 10.0  # seconds that a reader waits for the watches
 # Seconds. A working watch receives an event or a bookmark about each minute; a list follows a watch
 # that was silent for its whole duration of at most 605 s (client/informer).
@@ -58,7 +60,7 @@ class WatchCache:
         self._supervisor = supervisor
         self.bodies = OwnedBodies()
         self._listed_again: set[Key] = set()
-        self._stores: dict[Resource, InformerStore[Body]] = {}
+        self._stores: dict[Resource, InformerStore[Any]] = {}  # of nodes `Node`, else `Body`
         self._tasks: dict[Resource, asyncio.Task[None]] = {}
         # when a store was last known to be up to date, in the event loop's time
         self._current_at: dict[Resource, float] = {}
@@ -81,7 +83,8 @@ class WatchCache:
             del self._stores[resource]
         for resource in sorted(kinds):
             if resource not in self._stores:
-                store = self._stores[resource] = InformerStore(_lean, self._handle_changes)
+                parse = _planned_node if resource == NODE else _without_status
+                store = self._stores[resource] = InformerStore(parse, self._handle_changes)
                 which = self._selection(resource)
                 sink = self._sink(resource, store)
                 follow = functools.partial(informer.run, self._cluster, resource, which, sink)
@@ -102,6 +105,7 @@ class WatchCache:
             resource
             for resource, store in self._stores.items()
             for key in wanted & store.objects.keys() - self._listed_again
+            if resource != NODE
             if foreign_bodies.is_reduced(store.objects[key])
         }
         if not kinds:
@@ -193,7 +197,7 @@ class WatchCache:
                 )
                 raise type(error)(message, error.status, error.reason)
 
-    def _sink(self, resource: Resource, store: InformerStore[Body]) -> informer.Sink:
+    def _sink(self, resource: Resource, store: InformerStore[Any]) -> informer.Sink:
         """The sink of a store, which also records when the store was last current."""
         time = asyncio.get_running_loop().time
         is_custom = (resource.group, resource.kind) not in RESOURCES
@@ -329,31 +333,20 @@ def _mark(body: Body) -> object:
     return hash(str([*fields, metadata.get("generation") or metadata.get("resourceVersion")]))
 
 
-def _lean(body: Body) -> Body:
-    """The body without the fields that no plan reads: the status, and most fields of a node."""
-    if body.get("kind") == "Node":
-        metadata, conditions = (
-            body.get("metadata") or {},
-            (body.get("status") or {}).get("conditions") or (),
-        )
-        ready = [
-            {"type": c["type"], "status": c["status"]}
-            for c in conditions
-            if c.get("type") == "Ready"
-        ]
-        kept = {key: metadata[key] for key in ("name", "uid", "labels") if key in metadata}
-        spec = {
-            key: value
-            for key, value in (body.get("spec") or {}).items()
-            if key in ("taints", "unschedulable")
-        }
-        return _NODES.intern(
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": kept,
-                "spec": spec,
-                "status": {"conditions": ready},
-            }
-        )
+def _without_status(body: Body) -> Body:
     return {key: value for key, value in body.items() if key != "status"}
+
+
+def _planned_node(body: Body) -> Node:
+    """The node with the fields that plans read."""
+    node = node_of(body)
+    return _NODES.intern(
+        Node(
+            node.name,
+            node.labels,
+            node.taints,
+            ready=node.ready,
+            unschedulable=node.unschedulable,
+            uid=node.uid,
+        )
+    )

@@ -14,10 +14,11 @@ import msgspec
 import pytest
 
 from gitops_ds.core import names
+from gitops_ds.core.live import Node
 from gitops_ds.core.objects import NODE, POD
 from gitops_ds.kube.apimachinery import nodes, pod_contents, pods
 from gitops_ds.kube.client import received_bodies
-from gitops_ds.kube.client.received_bodies import BodyCache, EqualBodies
+from gitops_ds.kube.client.received_bodies import BodyCache, EqualValues
 from gitops_ds.rollouts.state import proofs
 
 TERM = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
@@ -300,20 +301,20 @@ def test_the_order_of_fields_is_kept() -> None:
     assert list(other["metadata"]["managedFields"][0]["fieldsV1"]) == ["f:b", "f:a"]
 
 
-def test_equal_bodies_are_one_while_they_are_referenced() -> None:
-    cache = EqualBodies()
-    one = cache.intern(body(spec={"a": 1}))
-    assert one == body(spec={"a": 1})
-    assert cache.intern(body(spec={"a": 1})) is one
-    assert cache.intern(body(spec={"a": 2})) is not one
+def test_equal_values_are_one_while_they_are_referenced() -> None:
+    cache: EqualValues[Node] = EqualValues()
+    one = cache.intern(Node("a", {"pool": "b"}))
+    assert one == Node("a", {"pool": "b"})
+    assert cache.intern(Node("a", {"pool": "b"})) is one
+    assert cache.intern(Node("a", {"pool": "c"})) is not one
     del one
     gc.collect(0)
-    assert cache.intern(body(spec={"a": 1})) == body(spec={"a": 1})
+    assert cache.intern(Node("a", {"pool": "b"})) == Node("a", {"pool": "b"})
 
 
 def _nodes(number: int) -> object:
-    cache = EqualBodies()
-    return cache, [cache.intern({"metadata": {"name": f"node-{n}"}}) for n in range(number)]
+    cache: EqualValues[Node] = EqualValues()
+    return cache, [cache.intern(Node(f"node-{n}")) for n in range(number)]
 
 
 def _packs(number: int) -> object:

@@ -25,6 +25,7 @@ from gitops_ds.core.sources.bundle import ClusterFacts
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import live_state
 from gitops_ds.kube.apimachinery import builtin_resources, capacity
+from gitops_ds.kube.apimachinery.nodes import node_of
 from gitops_ds.kube.client import connect
 
 _NEEDED = (NODE, DAEMONSET, CONTROLLER_REVISION)
@@ -94,9 +95,12 @@ def assemble(bodies: list[Body]) -> Live:
     apart = ("Node", "ControllerRevision")
     objects = {key_of(body): body for body in bodies if body["kind"] not in apart}
     revision_bodies = [body for body in bodies if body["kind"] == "ControllerRevision"]
-    nodes = [body for body in bodies if body["kind"] == "Node"]
-    room = {body["metadata"]["name"]: amounts for body in nodes if (amounts := _allocatable(body))}
-    return replace(live_state.assemble(objects, revision_bodies, nodes), allocatable=room)
+    node_list = [body for body in bodies if body["kind"] == "Node"]
+    room = {
+        body["metadata"]["name"]: amounts for body in node_list if (amounts := _allocatable(body))
+    }
+    live = live_state.assemble(objects, revision_bodies, map(node_of, node_list))
+    return replace(live, allocatable=room)
 
 
 def _allocatable(node: Body) -> dict[str, int]:

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Any, Generic, TypedDict, TypeVar
 from weakref import WeakValueDictionary
 
+import msgspec
 import orjson
 from msgspec import Raw
 from msgspec.json import Decoder
@@ -21,6 +22,7 @@ from gitops_ds.core.objects import NODE, POD, Body, Resource, kept_text
 from gitops_ds.kube.apimachinery import foreign_bodies, pod_contents, pods
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class _Reference(TypedDict, total=False):
@@ -301,15 +303,13 @@ class BodyCache:
                 entry["fieldsV1"] = self._field_set(kept_text(orjson.dumps(fields)))
 
 
-class EqualBodies:
-    """One body for each content, as long as it is referenced. The content is known by its digest:
-    the output of orjson keeps a buffer of 4 KiB.
-    """
+class EqualValues(Generic[V]):
+    """One value for each content, as long as it is referenced; its type has weak references."""
 
     def __init__(self) -> None:
-        self._held: WeakValueDictionary[bytes, _Held] = WeakValueDictionary()
+        self._held: WeakValueDictionary[bytes, V] = WeakValueDictionary()
 
-    def intern(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The cached body with this content, or this one."""
-        digest = blake2b(orjson.dumps(body), digest_size=16).digest()
-        return self._held.setdefault(digest, _Held(body))
+    def intern(self, value: V) -> V:
+        """The known value with this content, or this one."""
+        digest = blake2b(msgspec.json.encode(value), digest_size=16).digest()
+        return self._held.setdefault(digest, value)
