@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -11,22 +11,33 @@ from gitops_ds.core import errors
 from gitops_ds.core.cluster import BRIEF, ClusterReader, Listing, Selection
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.deployer_state import DeployerState
-from gitops_ds.core.objects import NODE, POD
+from gitops_ds.core.health import Health
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Key, Resource
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import cache, claims, competing_controller
 from gitops_ds.rollouts.state import daemonset_statements, rollout_ledger
 from gitops_ds.rollouts.state.rollout_ledger import StoredLedger
-from gitops_ds.status import agent_healths, agents
+from gitops_ds.status import agent_healths, agents, recorded_healths
 from gitops_ds.status.agents import Agent
 
 _SELECTORS = 8  # lists by the selector of a DaemonSet; for more, one list for each namespace
 
 
 class AgentScope(msgspec.Struct, frozen=True):
-    """The agents of a namespace (empty: all) with one of these names (none: every name)."""
+    """The agents of a namespace (empty: all) with one of these names (none: every name).
+
+    With `for_table` only the fields of a table are needed: those of a healthy agent at rest are
+    what its service recorded, so its pods are not listed, and no nodes if all agents are such.
+    """
 
     names: tuple[str, ...] = ()
     namespace: str = ""
+    for_table: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every agent is in it."""
+        return not (self.names or self.namespace)
 
 
 EVERY = AgentScope()
@@ -49,15 +60,24 @@ async def list_agents(
     ledger = await _ledger(cluster, state_namespace)
     if ledger is not None:
         content.attested = ledger.attested
-    unseen = await _fill(content, cluster)
+    for kind in cache.WATCHED:
+        content.replace(kind, (), "")
+    kinds = DAEMONSET, CONTROLLER_REVISION
+    unseen = await _fill(content, cluster, kinds if scope.for_table else (NODE, *kinds))
+    chosen = _inside(scope, _observed(content, ledger, now))
+    recorded: Mapping[Key, Health] = {}
+    if scope.for_table:
+        recorded = await recorded_healths.read(cluster, state_namespace, chosen)
+    rest = [one for one in chosen if one.daemonset.key not in recorded]
+    if scope.for_table and rest:
+        unseen = await _fill(content, cluster, (NODE,))
     if unseen:
         say(
             f"{unseen}: nodes without a pod are not shown, and health is that of the DaemonSet's "
             "status (docs/guides/permissions.md#read-access has the ClusterRole)"
         )
-    selections: tuple[Selection, ...] = (BRIEF,)
-    if scope != EVERY:
-        selections = _pod_lists(_inside(scope, _observed(content, ledger, now)))
+    is_whole = scope.is_whole and not recorded
+    selections = (BRIEF,) if is_whole else _pod_lists(rest) if rest else ()
     await _fill_pods(content, cluster, selections)
     seen = _observed(content, ledger, now)
     if selections != (BRIEF,):  # of the others not all pods are known
@@ -71,11 +91,15 @@ async def list_agents(
             for one in seen
         ]
     applied = [one for one in seen if owners.applied(one)]
-    healths = await agent_healths.read(cluster, seen, applied, has_nodes=not unseen, others=content)
+    judged = [one for one in seen if one.daemonset.key not in recorded]
+    healths = await agent_healths.read(
+        cluster, judged, applied, has_nodes=not unseen, others=content
+    )
+    health_of = {**healths.healths, **recorded}
     return tuple(
         Agent(
             one,
-            healths.healths[one.daemonset.key],
+            health_of[one.daemonset.key],
             owners.states.get(agents.owner(one), DeployerState()),
             owners.sources.get(agents.owner(one)),
             rollout=healths.rollouts.get(one.daemonset.key),
@@ -91,23 +115,21 @@ def _inside(scope: AgentScope, seen: Sequence[Observation]) -> list[Observation]
     return [one for one in seen if one.daemonset.key in chosen]
 
 
-async def _fill(content: cache.Cache, cluster: ClusterReader) -> str:
-    """Lists all objects but the pods into a cache. The message of a server that forbids the list of
-    nodes, else empty. Raises ClusterError.
+async def _fill(content: cache.Cache, cluster: ClusterReader, kinds: Sequence[Resource]) -> str:
+    """Lists these kinds into a cache. The message of a server that forbids the list of nodes, else
+    empty. Raises ClusterError.
     """
-    unseen, kinds = "", [kind for kind in cache.WATCHED if kind != POD]
+    unseen = ""
     lists: list[Listing | BaseException] = await asyncio.gather(
         *(cluster.list(resource, BRIEF) for resource in kinds), return_exceptions=True
     )
     for resource, listing in zip(kinds, lists, strict=True):
         if isinstance(listing, errors.Forbidden) and resource == NODE:
             unseen = listing.server_message
-            content.replace(NODE, (), "")
         elif isinstance(listing, BaseException):
             raise listing
         else:
             content.replace(resource, listing.items, listing.version)
-    content.replace(POD, (), "")
     return unseen
 
 

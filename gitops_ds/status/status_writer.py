@@ -19,6 +19,7 @@ import orjson
 
 from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import Cluster, Selection
+from gitops_ds.core.daemonset import DaemonSet
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.health import Health, HealthState
 from gitops_ds.core.objects import CONFIG_MAP, Body, Key
@@ -85,7 +86,7 @@ class StatusWriter:
         owners = self._states().keys() - self._owners
         if not owners:
             return
-        existing = {_name(agent.key) for agent in self._tracker.agents() if self._owner(agent)}
+        existing = {name_of(agent.key) for agent in self._tracker.agents() if self._owner(agent)}
         for owner in sorted(owners):
             selection = Selection(self._namespace, f"{OF}={owner}")
             for body in (await self._cluster.list(CONFIG_MAP, selection)).items:
@@ -98,7 +99,7 @@ class StatusWriter:
 
     async def _put(self, key: Key) -> bool:
         """Writes or deletes the object of an agent; returns whether a request was needed."""
-        agent, name = self._tracker.agent(key), _name(key)
+        agent, name = self._tracker.agent(key), name_of(key)
         owner = self._owner(agent) if agent is not None else ""
         if agent is None or owner not in self._owners:
             if name in self._known:
@@ -140,7 +141,7 @@ class StatusWriter:
         )
 
 
-def _name(key: Key) -> str:
+def name_of(key: Key) -> str:
     """The name of the ConfigMap; the end of a name that is too long is replaced by a hash."""
     whole = f"gitops-ds-status-{key.namespace}.{key.name}"
     return (
@@ -167,12 +168,7 @@ def status_of(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, 
         "refused": node_counts.refused,
     }
     return {
-        "daemonSet": {
-            "namespace": agent.key.namespace,
-            "name": agent.key.name,
-            "generation": daemonset.generation,
-            "observedGeneration": daemonset.observed_generation,
-        },
+        "daemonSet": described(daemonset),
         "commit": daemonset.annotations.get(names.COMMIT, ""),
         "revision": current.number if current else 0,
         "health": health.state.value,
@@ -184,6 +180,17 @@ def status_of(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, 
             now,
             before.get("conditions") or (),
         ),
+    }
+
+
+def described(daemonset: DaemonSet) -> dict[str, Any]:
+    """The DaemonSet that a status is of, with its generation."""
+    return {
+        "namespace": daemonset.key.namespace,
+        "name": daemonset.key.name,
+        "uid": daemonset.uid,
+        "generation": daemonset.generation,
+        "observedGeneration": daemonset.observed_generation,
     }
 
 

@@ -52,6 +52,11 @@ class Scene:
         items = (await self.there.people.list(CONFIG_MAP)).items
         return [dict(body) for body in items if body["metadata"]["namespace"] == "gitops-ds"]
 
+    async def uid(self) -> str:
+        return str(
+            (await self.there.people.get(DAEMONSET, KEY.namespace, KEY.name))["metadata"]["uid"]
+        )
+
     async def status(self) -> dict[str, Any]:
         (body,) = await self.objects()
         return dict(json.loads(body["data"]["status.json"]))
@@ -120,6 +125,7 @@ async def test_the_status_object_has_the_status_of_the_agent_and_follows_it() ->
         assert status["daemonSet"] == {
             "namespace": "default",
             "name": "agent",
+            "uid": await made.uid(),
             "generation": 1,
             "observedGeneration": 1,
         }

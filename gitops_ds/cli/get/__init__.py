@@ -54,7 +54,8 @@ class GetArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs
         """The DaemonSets that may be selected."""
         from gitops_ds.status.agent_lists import AgentScope
 
-        return AgentScope(self.names, self.chosen_namespace)
+        is_table = self.output.is_table and self.sort_by is None
+        return AgentScope(self.names, self.chosen_namespace, for_table=is_table)
 
     @property
     def of_nodes(self) -> bool:
