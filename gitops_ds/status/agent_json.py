@@ -60,6 +60,7 @@ def nodes(agent: Agent) -> list[dict[str, Any]]:
     by_hash = {revision.hash: revision for revision in agent.history}
     if (target := agent.target) is not None:
         by_hash[target.hash] = target
+    commits = {hash: agent.commit_of(revision) for hash, revision in by_hash.items()}
     troubles = {trouble.node: trouble for trouble in agent.health.nodes}
     rows = []
     for pod in sorted(agent.seen.pods, key=lambda pod: (pod.node, pod.name)):
@@ -69,7 +70,7 @@ def nodes(agent: Agent) -> list[dict[str, Any]]:
                 "node": pod.node,
                 "pod": pod.name,
                 "revision": revision.number if revision else None,
-                "commit": agent.commit_of(revision) if revision else "",
+                "commit": commits.get(pod.hash, ""),
                 "state": "Terminating" if pod.terminating else "Ready" if pod.ready else "NotReady",
                 "reason": trouble.reason if trouble else "",
                 "blame": trouble.blame.value if trouble else "",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -12,10 +13,12 @@ from gitops_ds.core.cluster import BRIEF, ClusterReader, Listing, Selection
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.health import Health
-from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Key, Resource
+from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Key
+from gitops_ds.core.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import cache, claims, competing_controller
-from gitops_ds.rollouts.state import daemonset_statements, rollout_ledger
+from gitops_ds.rollouts.decisions import stage_inputs
+from gitops_ds.rollouts.state import daemonset_statements, rollout_ledger, target_revisions
 from gitops_ds.rollouts.state.rollout_ledger import StoredLedger
 from gitops_ds.status import agent_healths, agents, recorded_healths
 from gitops_ds.status.agents import Agent
@@ -33,11 +36,6 @@ class AgentScope(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
     namespace: str = ""
     for_table: bool = False
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every agent is in it."""
-        return not (self.names or self.namespace)
 
 
 EVERY = AgentScope()
@@ -60,27 +58,24 @@ async def list_agents(
     ledger = await _ledger(cluster, state_namespace)
     if ledger is not None:
         content.attested = ledger.attested
-    for kind in cache.WATCHED:
-        content.replace(kind, (), "")
-    kinds = DAEMONSET, CONTROLLER_REVISION
-    unseen = await _fill(content, cluster, kinds if scope.for_table else (NODE, *kinds))
-    chosen = _inside(scope, _observed(content, ledger, now))
-    recorded: Mapping[Key, Health] = {}
+    await _fill(content, cluster)
+    seen = _observed(content, ledger, now)
+    chosen, recorded = _inside(scope, seen), dict[Key, Health]()
     if scope.for_table:
-        recorded = await recorded_healths.read(cluster, state_namespace, chosen)
+        recorded |= await recorded_healths.read(cluster, state_namespace, chosen)
     rest = [one for one in chosen if one.daemonset.key not in recorded]
-    if scope.for_table and rest:
-        unseen = await _fill(content, cluster, (NODE,))
+    is_whole = not (scope.names or scope.namespace or recorded)
+    lists = (BRIEF,) if rest and is_whole else _pod_lists(rest, seen)
+    unseen = await _fill_nodes(content, cluster, lists)
     if unseen:
         say(
             f"{unseen}: nodes without a pod are not shown, and health is that of the DaemonSet's "
             "status (docs/guides/permissions.md#read-access has the ClusterRole)"
         )
-    is_whole = scope.is_whole and not recorded
-    selections = (BRIEF,) if is_whole else _pod_lists(rest) if rest else ()
-    await _fill_pods(content, cluster, selections)
+    if not is_whole and _others_arrived(_observed(content, ledger, now), rest):
+        await _fill_nodes(content, cluster, (BRIEF,))
     seen = _observed(content, ledger, now)
-    if selections != (BRIEF,):  # of the others not all pods are known
+    if not (is_whole or any(map(_is_staged, rest))):
         seen = _inside(scope, seen)
     owners = await agents.read_owners(cluster, state_namespace, seen, now)
     if ledger is not None:  # a service announces each DaemonSet that it applies
@@ -91,7 +86,8 @@ async def list_agents(
             for one in seen
         ]
     applied = [one for one in seen if owners.applied(one)]
-    judged = [one for one in seen if one.daemonset.key not in recorded]
+    known = {one.daemonset.key for one in rest}
+    judged = [one for one in seen if one.daemonset.key in known]
     healths = await agent_healths.read(
         cluster, judged, applied, has_nodes=not unseen, others=content
     )
@@ -115,29 +111,39 @@ def _inside(scope: AgentScope, seen: Sequence[Observation]) -> list[Observation]
     return [one for one in seen if one.daemonset.key in chosen]
 
 
-async def _fill(content: cache.Cache, cluster: ClusterReader, kinds: Sequence[Resource]) -> str:
-    """Lists these kinds into a cache. The message of a server that forbids the list of nodes, else
-    empty. Raises ClusterError.
-    """
-    unseen = ""
-    lists: list[Listing | BaseException] = await asyncio.gather(
-        *(cluster.list(resource, BRIEF) for resource in kinds), return_exceptions=True
-    )
+async def _fill(content: cache.Cache, cluster: ClusterReader) -> None:
+    """Lists DaemonSets and revisions into a cache, without nodes and pods. Raises ClusterError."""
+    kinds = DAEMONSET, CONTROLLER_REVISION
+    lists = await asyncio.gather(*(cluster.list(resource) for resource in kinds))
     for resource, listing in zip(kinds, lists, strict=True):
-        if isinstance(listing, errors.Forbidden) and resource == NODE:
-            unseen = listing.server_message
-        elif isinstance(listing, BaseException):
-            raise listing
-        else:
-            content.replace(resource, listing.items, listing.version)
-    return unseen
+        content.replace(resource, listing.items, listing.version)
+    for resource in (NODE, POD):
+        content.replace(resource, (), "")
 
 
-async def _fill_pods(
+async def _fill_nodes(
     content: cache.Cache, cluster: ClusterReader, selections: Sequence[Selection]
-) -> None:
-    lists = await asyncio.gather(*(cluster.list(POD, which) for which in selections))
-    content.replace(POD, (body for listing in lists for body in listing.items), "")
+) -> str:
+    """Lists nodes, and the pods of these lists; neither without lists. The message of a server that
+    forbids the list of nodes, else empty. Raises ClusterError.
+    """
+    if not selections:
+        return ""
+    nodes, pods = await asyncio.gather(
+        _nodes(cluster), asyncio.gather(*(cluster.list(POD, which) for which in selections))
+    )
+    content.replace(POD, (body for listing in pods for body in listing.items), "")
+    if isinstance(nodes, errors.Forbidden):
+        return nodes.server_message
+    content.replace(NODE, nodes.items, nodes.version)
+    return ""
+
+
+async def _nodes(cluster: ClusterReader) -> Listing | errors.Forbidden:
+    try:
+        return await cluster.list(NODE, BRIEF)
+    except errors.Forbidden as error:
+        return error
 
 
 def _observed(content: cache.Cache, ledger: StoredLedger | None, now: float) -> list[Observation]:
@@ -150,18 +156,46 @@ def _observed(content: cache.Cache, ledger: StoredLedger | None, now: float) -> 
     ]
 
 
-def _pod_lists(chosen: Sequence[Observation]) -> tuple[Selection, ...]:
-    """The lists with the pods that decide about these DaemonSets. A staged rollout may wait for
-    other DaemonSets and for workloads: those are all pods.
+def _is_staged(seen: Observation) -> bool:
+    """Whether a staged rollout is in progress."""
+    return daemonset_statements.has_target(seen.daemonset.annotations)
+
+
+def _pod_lists(chosen: Sequence[Observation], seen: Sequence[Observation]) -> tuple[Selection, ...]:
+    """The lists with the pods that decide about the chosen DaemonSets: theirs, those of agents that
+    a staged rollout waits for (`after`), and all if it waits for idle nodes.
     """
-    daemonsets = [one.daemonset for one in chosen]
-    if any(daemonset_statements.has_target(daemonset.annotations) for daemonset in daemonsets):
-        return (BRIEF,)
+    daemonsets = {one.daemonset.key: one.daemonset for one in chosen}
+    for policy in filter(None, map(_policy, chosen)):
+        if any(stage.is_idle for stage in policy.stages):
+            return (BRIEF,)
+        before = {key.agent for key in policy.after}
+        some = [one.daemonset for one in seen if stage_inputs.agent_of(one.daemonset) in before]
+        daemonsets |= {daemonset.key: daemonset for daemonset in some}
     if len(daemonsets) <= _SELECTORS:
-        found = (replace(claims.selection(one), brief=True) for one in daemonsets)
+        found = (replace(claims.selection(one), brief=True) for one in daemonsets.values())
     else:
-        found = (Selection(one.key.namespace, brief=True) for one in daemonsets)
+        found = (Selection(key.namespace, brief=True) for key in daemonsets)
     return tuple(dict.fromkeys(found))
+
+
+def _policy(seen: Observation) -> RolloutPolicy | None:
+    """The policy of a staged rollout in progress; None without one, and for an invalid policy."""
+    with contextlib.suppress(ValueError):
+        found = target_revisions.policy_of(seen.daemonset) if _is_staged(seen) else None
+        return found[0] if found else None
+    return None
+
+
+def _others_arrived(seen: Sequence[Observation], chosen: Sequence[Observation]) -> bool:
+    """Whether pods of other owners may have the place of a pod of a chosen rollout."""
+    staged = {one.daemonset.key for one in chosen if _is_staged(one)}
+    return any(
+        (target := target_revisions.target_of(one.daemonset, one.revisions)) is not None
+        and bool(stage_inputs.unplaced(one, target))
+        for one in seen
+        if one.daemonset.key in staged
+    )
 
 
 async def _ledger(cluster: ClusterReader, namespace: str) -> StoredLedger | None:

@@ -5,26 +5,30 @@ command requests more than the fields that decisions read.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from gitops_ds.cli.get import node_work
-from gitops_ds.core import errors
+from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import EVERYTHING, Listing, Selection
 from gitops_ds.core.objects import DAEMONSET, NAMESPACE, NODE, POD, Key, Resource
+from gitops_ds.core.rollouts.staged_rollout import HoldKind
 from gitops_ds.core.startup_taints import StartupTaintPolicy
+from gitops_ds.kube.apimachinery import pods, timestamps
 from gitops_ds.status import agent_lists
 from gitops_ds.status.agent_lists import EVERY, AgentScope
 from gitops_ds.status.agents import Agent
-from gitops_ds.testing.simulator import virtual_time
+from gitops_ds.testing.simulator import selectors, virtual_time
 from tests.rollouts.rollout_world import SECOND
 from tests.simulator.setup import Setup, daemonset, set_up
 from tests.status.staged_world import FAST, watched
-from tests.status.test_shown_holds import Lists
+from tests.status.test_shown_holds import Lists, pod
 
 BRIEF = Selection(brief=True)
+FULL = "0/6 nodes are available: 1 Insufficient cpu."
 SCOPES = (
     *(AgentScope((name,), space) for name in ("agent", "many") for space in ("", "default")),
     AgentScope(("ds/agent", "many")),
@@ -120,17 +124,88 @@ async def test_a_name_without_an_agent_has_the_nearest_one_and_lists_no_pods() -
         assert not client.pods
 
 
-def test_during_a_rollout_the_pods_of_others_are_listed() -> None:
-    canary, rest = FAST["stages"]
-    there = watched({**FAST, "stages": [{**canary, "nodesWhen": "idle"}, rest]})
+class Selecting(Lists):
+    """As an API server: a list has the selected objects only."""
+
+    now = 0.0
+
+    async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
+        matches = selectors.test(resource, which)
+        return Listing(tuple(filter(matches, self.objects.get(resource, ()))), "1")
+
+
+def rolling(rounds: int = 0, **policy: Any) -> Selecting:
+    """A cluster with a staged rollout, after these rounds of the controllers."""
+    there = watched({**FAST, **policy})
     there.commit(SECOND)
-    client: Any = Recorded(Lists(there.world))
-    scope = AgentScope((there.world.body["metadata"]["name"],))
-    [agent] = asyncio.run(
-        agent_lists.list_agents(client, "gitops-ds", there.world.now, scope=scope)
+    there.rounds(rounds)
+    made = Selecting(there.world)
+    made.now = there.world.now
+    return made
+
+
+def another(made: Selecting, name: str) -> None:
+    """Another agent, without pods."""
+    body = copy.deepcopy(dict(made.objects[DAEMONSET][0]))
+    labels = {"app": name}
+    applied = {names.OWNER_LABEL: "fleet"}
+    body["metadata"] = {"name": name, "namespace": "default", "uid": name, "labels": applied}
+    body["spec"]["selector"] = {"matchLabels": labels}
+    body["spec"]["template"]["metadata"] = {"labels": labels}
+    made.objects[DAEMONSET].append(body)
+
+
+def compared(made: Selecting) -> tuple[Agent, Recorded]:
+    """The agent of a list by its name, equal to that of a list of all, and the first client."""
+    name, client = made.objects[DAEMONSET][0]["metadata"]["name"], Recorded(made)
+    readers: list[tuple[Any, AgentScope]] = [(client, AgentScope((name,))), (made, EVERY)]
+    read, every = (
+        asyncio.run(agent_lists.list_agents(reader, "gitops-ds", made.now, scope=scope))
+        for reader, scope in readers
     )
+    assert read == tuple(agent for agent in every if agent.key.name == name)
+    return read[0], client
+
+
+def test_during_a_rollout_the_pods_of_its_daemonset_suffice() -> None:
+    agent, client = compared(rolling(rounds=3))
+    assert agent.rollout is not None
+    assert BRIEF not in client.pods
+
+
+def test_the_pods_of_an_agent_that_a_rollout_waits_for_are_listed_too() -> None:
+    made = rolling(after=[{"agent": "cni"}])
+    another(made, "cni")
+    another(made, "third")
+    agent, client = compared(made)
+    assert agent.hold is not None
+    assert agent.hold.kind is HoldKind.AFTER
+    assert [which.labels for which in client.pods] == ["app=agent", "app=cni"]
+
+
+def test_all_pods_are_listed_for_a_stage_that_waits_for_idle_nodes() -> None:
+    canary, rest = FAST["stages"]
+    agent, client = compared(rolling(stages=[{**canary, "nodesWhen": "idle"}, rest]))
     assert agent.hold is not None
     assert client.pods == [BRIEF]
+
+
+def test_all_pods_are_listed_if_others_may_have_the_place_of_a_pod() -> None:
+    made = rolling(rounds=3)
+    at = timestamps.text(made.now)
+    made.now += 3600.0
+    scheduled = {"type": "PodScheduled", "lastTransitionTime": at}
+    full = {**scheduled, "status": "False", "reason": "Unschedulable", "message": FULL}
+    target: Any = max(made.objects[POD], key=lambda body: pods.pod_of(body).created)
+    target["spec"].pop("nodeName")
+    target["status"] = {"phase": "Pending", "conditions": [full]}
+    load: Any = pod("later", pods.pod_of(target).node)
+    load["status"]["conditions"] = [{**scheduled, "status": "True"}]
+    made.objects[POD].append(load)
+    agent, client = compared(made)
+    assert agent.rollout is not None
+    assert "web/later-" in str(agent.rollout.stages)
+    assert client.pods[-1] == BRIEF
 
 
 async def test_the_nodes_with_their_work_need_the_fields_that_decisions_read_only() -> None:
