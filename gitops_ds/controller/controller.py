@@ -324,6 +324,9 @@ class Controller:
         """One reconciliation; returns whether it failed, in whole or in part, and must be retried,
         with increasing delays.
         """
+        if self._powers is Powers.PACE and not self.observer.is_paced(key):
+            self.observer.rollouts.forget(key)
+            return False
         seen = self.observer.observe(key)
         if seen is None:
             self._queue.forget(key)

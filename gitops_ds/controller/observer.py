@@ -194,6 +194,19 @@ class Observer:
             unlisted=tuple(kind.plural for kind in self.epochs.unlisted),
         )
 
+    def is_paced(self, key: Key) -> bool:
+        """Whether powers pace may write something for a DaemonSet: it has a policy, in its
+        annotations or by its announcement, or there are pods with our scheduling gate. True for an
+        unknown one. It visits no pod: events of the pods of all DaemonSets arrive.
+        """
+        daemonset = self.cache.daemonset(key)
+        if daemonset is None or self.cache.has_gated_pods:
+            return True
+        announced = self.as_announced(daemonset, ())
+        return any(
+            map(daemonset_statements.has_policy, (daemonset.annotations, announced.annotations))
+        )
+
     def _applied(self) -> Iterator[Observation]:
         """The observations of all our DaemonSets."""
         for daemonset in tuple(self.cache.daemonsets):

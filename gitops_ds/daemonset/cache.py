@@ -52,6 +52,7 @@ class Cache:
         self._revisions: indexes.Owned[Revision] = indexes.Owned(
             lambda revision: revision.uid, indexes.scope_of_revision
         )
+        self._gated: set[str] = set()  # the UIDs of pods with our scheduling gate
         self._written_pods: PendingWrites[Pod] = PendingWrites()
         self._written_revisions: PendingWrites[Revision] = PendingWrites()
         self._written_daemonsets: PendingWrites[DaemonSet] = PendingWrites()
@@ -119,6 +120,7 @@ class Cache:
             for pod in self._pods.replace(map(pods.pod_of, items)):
                 self._vanish(pod)
             self._busy.replace(self._pods)
+            self._gated = {pod.uid for pod in self._pods if pod.gated}
             if self.by_node is not None:
                 self.by_node.replace(self._pods)
             self._written_pods.reset(version)
@@ -162,6 +164,8 @@ class Cache:
         if resource == POD:
             pod = pods.pod_of(body)
             self._written_pods.wrote(uid, pod, version, now)
+            if pod.gated:
+                self._gated.add(pod.uid)
             self._moved |= self._owners(pod.owner, pod.namespace)
         elif resource == CONTROLLER_REVISION:
             revision = revisions.revision_of(body)
@@ -211,6 +215,16 @@ class Cache:
     def pods_of(self, daemonset: DaemonSet) -> Sequence[Pod] | None:
         """Its own pods and the orphans that it selects; None before all kinds were listed."""
         return self._candidate_pods(daemonset) if self.synced else None
+
+    @property
+    def has_gated_pods(self) -> bool:
+        """Whether a pod of any DaemonSet has our scheduling gate."""
+        return bool(self._gated)
+
+    def daemonset(self, key: Key) -> DaemonSet | None:
+        """The DaemonSet after the own writes; None if it is unknown."""
+        known = self._daemonsets.get(key)
+        return known and (self._written_daemonsets.get(known.uid) or known)
 
     @property
     def daemonsets(self) -> Iterable[DaemonSet]:
@@ -379,6 +393,10 @@ class Cache:
         """
         before = self._pods.drop(pod.uid) if gone else self._pods.put(pod)
         self._busy.changed(before, None if gone else pod)
+        if pod.gated and not gone:
+            self._gated.add(pod.uid)
+        else:
+            self._gated.discard(pod.uid)
         if self.by_node is not None:
             self.by_node.changed(before, None if gone else pod)
         if gone:
