@@ -465,6 +465,21 @@ def test_a_rollout_knows_a_daemonset_that_was_edited_to_select_other_nodes(
     assert edited(world).moved is is_moved
 
 
+@pytest.mark.parametrize(("refuses", "named"), [("", "the pods"), (RECORD, RECORD)])
+def test_the_hold_names_the_write_that_the_api_server_refuses(refuses: str, named: str) -> None:
+    world = RolloutWorld(FAST, 6)
+    world.commit(SECOND)
+    inputs = world.inputs()
+    assert inputs is not None
+    inputs = replace(inputs, refused="no", refuses=refuses, refused_until=world.now + 60.0)
+    hold = world.decide(world.observe(), inputs).stages.hold
+    assert hold is not None
+    assert (hold.kind, hold.until) == (HoldKind.REFUSED, world.now + 60.0)
+    assert hold.reason == f"the API server refuses {named}: no"
+    inputs = replace(inputs, refused_until=world.now)
+    assert world.decide(world.observe(), inputs).stages.hold is None, "it is tried again"
+
+
 @both
 @pytest.mark.parametrize(
     ("refused", "refuses", "halted_elsewhere", "stated", "is_recorded"),
