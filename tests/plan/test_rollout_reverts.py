@@ -223,6 +223,9 @@ def test_a_long_line_of_the_message_is_cut() -> None:
     long = Halt(1000.0, "canary", "x" * 2000, gate=GateEvidence("errors", "q" * 2000, "7"))
     text = rollout_reverts.reason(halted(halt=long)).splitlines()
     assert [len(one) for one in text] == [1000, 0, 14, 1000, 10]
+    nodes = (FailedNode("n1", "Failed", "x" * 2000),)
+    text = rollout_reverts.reason(halted(halt=replace_nodes(nodes))).splitlines()
+    assert len(text[2]) == 300
 
 
 def test_the_goal_is_the_template_before_the_oldest_commit_to_revert() -> None:

@@ -12,6 +12,7 @@ from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.objects import CommitId, Key
 from gitops_ds.core.rollouts.halted_rollout import BranchCommit, FileChange
 from gitops_ds.core.rollouts.proven_templates import (
+    HaltedTemplate,
     RecordedTemplate,
     TemplateHistory,
     TemplateProof,
@@ -184,6 +185,26 @@ def test_the_search_goes_back_to_the_last_record_that_was_applied() -> None:
     assert missing(None) == (None, "proven", False)
     assert missing(same) == {}
     assert missing(same, frozenset({CommitId("c1")})) == (None, "proven", False)
+
+
+@pytest.mark.parametrize(
+    ("source", "commit", "skips"),
+    [
+        ("before", "", True),
+        ("", "c1", True),
+        ("other", "c2", False),
+        ("other", "", False),
+        ("", "", False),
+    ],
+)
+def test_a_revert_goes_back_beyond_a_template_that_was_halted(
+    source: str, commit: str, skips: bool
+) -> None:
+    halted = HaltedTemplate("hash", commit, 1.0, source=source)
+    history = TemplateHistory(TemplateProof("p", "c0", source="proven"), halted=(halted,))
+    state = DeployerState(causes={KEY: TemplateCause("before", "c1")}, templates={KEY: history})
+    found = template_causes.wanted(bundle(manifest("2")), state, live(None))[KEY]
+    assert (found.goal, found.skips_before) == (("proven", True) if skips else ("before", False))
 
 
 def test_a_commit_that_an_earlier_version_recorded_is_known_but_not_exact() -> None:

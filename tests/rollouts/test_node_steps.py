@@ -214,3 +214,20 @@ def test_a_failure_is_compared_with_nodes_of_its_platform_alone(arch: str, cause
     }
     found = NodeSteps(decide.layout(world.observe()), inputs).attributed(progress)
     assert found.template == (frozenset({"node-3"}) if cause == "template" else frozenset())
+
+
+@pytest.mark.parametrize(("seconds", "is_abandoned"), [(-1.0, False), (0.0, False), (1.0, True)])
+def test_a_pinned_pod_of_an_earlier_template_is_returned_if_it_is_newer_than_the_proof(
+    seconds: float, is_abandoned: bool
+) -> None:
+    """Times of objects have whole seconds: one of the same second may be older."""
+    world = RolloutWorld({"stages": [{"name": "all", "soak": "1s"}]}, 3)
+    world.commit(SECOND)
+    world.run()
+    seen, inputs = world.observe(), world.inputs()
+    assert inputs is not None
+    earlier = next(one.hash for one in seen.revisions if one.hash not in inputs.target.proven)
+    steps = NodeSteps(decide.layout(seen), replace(inputs, halted=frozenset({earlier})))
+    since = inputs.target.since
+    pod = replace(seen.pods[0], hash=earlier, labels={names.ROLLOUT: earlier})
+    assert steps.is_abandoned(replace(pod, created=since + seconds)) is is_abandoned
