@@ -9,6 +9,7 @@ import pytest
 from gitops_ds.core.daemonset import Pod
 from gitops_ds.core.duration import Duration
 from gitops_ds.core.live import Node
+from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.rollouts.rollout_policy import Stage
 from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep
 from gitops_ds.rollouts.decisions import failures
@@ -34,7 +35,9 @@ STEPS = {
     ("canary", "rest", "cause"),
     [
         ("F", "WWW", "template"),  # a canary of one node
+        ("H", "WWW", "node"),
         ("HH", "WWW", "template"),
+        ("HF", "WWW", "template"),
         ("FP", "WWW", "node"),
         ("FFP", "WWW", "template"),
         ("FA", "WWW", "suspected"),
@@ -176,3 +179,30 @@ def test_a_node_rebooted_if_its_boot_or_its_readiness_changed_after_the_touch(
     found = TouchedPod.of(pod, node, Stage("rest", soak=Duration(SOAK)), 0)
     assert (found.rebooted, found.began) == (rebooted, ready_since)
     assert not TouchedPod.of(pod, None, Stage("rest"), 0).rebooted
+
+
+@pytest.mark.parametrize(
+    ("changes", "rebooted", "seconds", "reason"),
+    [
+        ({}, False, 299.0, ""),
+        ({}, False, 300.0, "NotReady"),
+        ({"trouble": "Unschedulable"}, False, 300.0, "Unschedulable"),
+        ({"ready": True}, False, 300.0, ""),
+        ({"waits": True}, False, 300.0, ""),
+        ({"trouble": "CrashLoopBackOff", "crash": "Error"}, False, 1.0, "CrashLoopBackOff"),
+        ({"trouble": "CrashLoopBackOff", "crash": "OOMKilled"}, False, 1.0, "OOMKilled"),
+        ({"ready": True, "restarts": 1, "crash": "Error"}, False, 1.0, "Restarted"),
+        ({"ready": True, "restarts": 1, "crash": "OOMKilled"}, False, 1.0, "OOMKilled"),
+        ({"ready": True, "restarts": 1, "crash": "Error"}, True, 300.0, ""),
+        ({"trouble": "CrashLoopBackOff"}, True, 299.0, ""),
+        ({"trouble": "CrashLoopBackOff"}, True, 300.0, "CrashLoopBackOff"),
+    ],
+)
+def test_a_failure_has_its_reason(
+    changes: dict[str, Any], rebooted: bool, seconds: float, reason: str
+) -> None:
+    policy = rollout_policy.decode({"stages": ["all"], "gates": {"pods": {"readyWithin": "300s"}}})
+    pod = Pod("logging", "agent-1", "uid", created=TOUCHED, **changes)
+    touched = TouchedPod(pod, SOAK, TOUCHED, TOUCHED, rebooted)
+    stage = policy.stages[0]
+    assert failures.failure(touched, stage, policy, TOUCHED + seconds) == reason

@@ -13,7 +13,7 @@ from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.kube.apimachinery import nodes, pod_contents, pods, timestamps
-from gitops_ds.rollouts.decisions import node_steps, pinned_pods
+from gitops_ds.rollouts.decisions import failures, node_steps, pinned_pods
 from gitops_ds.rollouts.decisions.node_steps import NodeSteps
 from gitops_ds.rollouts.decisions.staged_nodes import StagedNodes
 from gitops_ds.rollouts.state import keys
@@ -110,6 +110,27 @@ def test_canary_nodes_that_are_replaced_by_machines_with_their_names_halt_nothin
     assert world.stages.halt is None
     reasons = {one.reason for one in world.stages.nodes if one.node in canary}
     assert reasons == {"NodeReplaced"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason"), [(-1.0, "NodeNotReady"), (0.0, "NodeNotReady"), (1.0, "NodeReplaced")]
+)
+def test_a_node_is_another_machine_if_it_is_newer_than_the_pod_that_it_runs(
+    seconds: float, reason: str
+) -> None:
+    world = RolloutWorld({"stages": [{"name": "canary", "soak": "1h"}, "rest"]}, 3)
+    (name,) = world.canary(nodes=1)
+    world.pass_time()
+    seen, inputs = world.observe(), world.inputs()
+    assert inputs is not None
+    (pod,) = (pod for pod in seen.pods if pod.node == name)
+    created = failures.touched(pod) + seconds
+    changed = (
+        replace(one, created=created, ready=False) if one.name == name else one
+        for one in seen.nodes
+    )
+    layout = decide.layout(replace(seen, nodes=tuple(changed)))
+    assert StagedNodes.of(layout, inputs).nodes[name].reason == reason
 
 
 @pytest.mark.parametrize("owned", [False, True])

@@ -10,7 +10,7 @@ import pytest
 
 from gitops_ds.core import names
 from gitops_ds.core.daemonset import Phase, Pod
-from gitops_ds.core.decision import CreatePod, DeletePod
+from gitops_ds.core.decision import CreatePod, DeletePod, NominatePod
 from gitops_ds.core.rollouts.staged_rollout import Halt, NodeStep, RolloutTarget
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import node_pods
@@ -199,3 +199,28 @@ def test_a_rollout_that_is_halted_starts_no_pod_that_waits(
     del world.pods[waiting["metadata"]["name"]]
     actions = pinned_pods.decide_pinned(world.observe(), inputs).decision.actions
     assert any(isinstance(action, CreatePod) for action in actions) is not is_deleted
+
+
+@pytest.mark.parametrize(
+    ("nominates", "held", "is_nominated"),
+    [(True, "", True), (False, "", False), (True, "its template was halted before", False)],
+)
+def test_a_pod_that_waits_is_nominated_once_unless_its_rollout_is_halted(
+    nominates: bool, held: str, is_nominated: bool
+) -> None:
+    world, waiting = begun()
+    inputs = world.inputs()
+    assert inputs is not None
+    inputs = replace(inputs, nominates=nominates, held=held)
+
+    def nominated() -> list[NominatePod]:
+        actions = pinned_pods.decide_pinned(world.observe(), inputs).decision.actions
+        return [action for action in actions if isinstance(action, NominatePod)]
+
+    found = nominated()
+    assert [(one.uid, one.node) for one in found] == (
+        [(waiting["metadata"]["uid"], pod_of(waiting).node)] if is_nominated else []
+    )
+    for action in found:
+        world.perform(action)
+    assert nominated() == []
