@@ -12,10 +12,11 @@ from gitops_ds.core import names
 from gitops_ds.core.cluster import EventType
 from gitops_ds.core.decision import CreatePod, Observation
 from gitops_ds.core.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Key
+from gitops_ds.core.values import replace
 from gitops_ds.daemonset import claims, decide
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.daemonset.indexes import PodsByNode
-from gitops_ds.kube.apimachinery import daemonsets, revisions
+from gitops_ds.kube.apimachinery import daemonsets, foreign_bodies, revisions
 from gitops_ds.rollouts.state import keys
 from tests.daemonset.world import OWNER, START, World, daemonset, node
 
@@ -405,3 +406,13 @@ def test_the_uids_of_daemonsets_and_revisions_are_known_after_all_four_lists() -
     assert cache.uids == set()
     (owned,) = world.revisions.values()
     assert filled(world).uids == {"ds-uid", owned["metadata"]["uid"]}
+
+
+def test_the_cache_knows_which_daemonsets_it_has_without_the_fields_of_our_own() -> None:
+    """One that becomes ours is listed again with all fields."""
+    world = settled()
+    cache = filled(world)
+    assert not cache.is_reduced(KEY)
+    cache.replace(DAEMONSET, [foreign_bodies.reduced(world.body)], "101")
+    assert cache.is_reduced(KEY)
+    assert not cache.is_reduced(replace(KEY, name="other"))

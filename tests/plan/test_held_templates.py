@@ -10,10 +10,11 @@ from gitops_ds.core.rollouts.template_cause import TemplateCause
 from gitops_ds.core.skip_reasons import Skipped, SkipReason
 from gitops_ds.core.sources.bundle import Manifest, ManifestOrigin
 from gitops_ds.core.values import replace
+from gitops_ds.deploy.plan import refusals
 from gitops_ds.ownership import refused_writes
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import ApplyOptions, PlanContext
-from tests.plan.staged_objects import KEY, manifest
+from tests.plan.staged_objects import KEY, bundle, live_object, manifest
 
 BAD, GOOD, BESIDE = "b" * 40, "a" * 40, "c" * 40
 CAUSE = TemplateCause("new", BAD, commits=(GOOD,))
@@ -68,6 +69,28 @@ def test_the_reason_of_the_hold_is_stated_if_there_is_one() -> None:
     assert with_reason is not None
     assert without is not None
     assert with_reason.message == f"{without.message}; its reason: it leaks"
+
+
+@pytest.mark.parametrize(
+    ("is_live", "is_staged", "is_held"),
+    [
+        (False, False, True),
+        (True, False, True),
+        (False, True, True),
+        (True, True, False),  # its rollout holds the new template, the rest of it is applied
+    ],
+)
+def test_a_held_template_is_not_written_unless_a_rollout_holds_it(
+    is_live: bool, is_staged: bool, is_held: bool
+) -> None:
+    one = manifest("2")
+    some = bundle(one) if is_staged else replace(bundle(one), rollouts={})
+    old = live_object("1") if is_live else None
+    context = PlanContext(
+        Stamp("test", causes={KEY: CAUSE}), ApplyOptions(held=(BAD[:12],)), DeployerState()
+    )
+    skipped = refusals.refusal(one, some, old, context)
+    assert (skipped and skipped.reason) == (SkipReason.HELD if is_held else None)
 
 
 def test_a_manifest_of_another_source_is_not_held_by_a_commit() -> None:

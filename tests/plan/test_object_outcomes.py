@@ -200,10 +200,14 @@ def test_an_agent_that_becomes_required_names_the_nodes_that_wait_for_it() -> No
     assert change.nodes.waiting == ("a",)
 
 
-def test_another_kind_has_no_revision() -> None:
-    config = Key("", "ConfigMap", "infra", "agent")
-    one = manifest("1", config)
-    for objects in ({}, {config: {**live_object("2"), "kind": "ConfigMap"}}):
+@pytest.mark.parametrize(
+    ("group", "kind"),
+    [("", "ConfigMap"), ("apps", "Deployment"), ("apps.kruise.io", "DaemonSet")],
+)
+def test_another_kind_has_no_revision(group: str, kind: str) -> None:
+    key = Key(group, kind, "infra", "agent")
+    one = manifest("1", key)
+    for objects in ({}, {key: {**live_object("2"), "kind": kind}}):
         planner = ObjectPlanner(bundle(one), Live(objects), CONTEXT)
         change = planner.outcome(one, None, in_sync=False).change
         assert change is not None

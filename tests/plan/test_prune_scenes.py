@@ -5,6 +5,7 @@ at once.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -252,3 +253,23 @@ async def test_a_manifest_that_moves_inside_the_repository_is_not_a_deletion(
     assert [skip.reason.value for skip in done.refusals] == guards
     assert len([skip for skip in done.refusals if moved_to in skip.message]) == len(guards)
     assert ("one" in await there(cluster)) is not bool(writes)
+
+
+@pytest.mark.parametrize(
+    ("file", "is_kept"),
+    [
+        ({"apiVersion": "v1", "kind": "List", "items": [daemonset("one")]}, True),
+        ({"apiVersion": "v1", "kind": "List", "items": [daemonset("two")], "x": "one"}, False),
+        ({**daemonset("one"), "items": "none"}, True),
+        ("one\n---\n[one]\n", False),
+    ],
+)
+async def test_an_unread_file_keeps_the_objects_whose_manifests_it_has(
+    deployer: World, cluster: simulator.SimulatedCluster, /, file: Any, is_kept: bool
+) -> None:
+    kept = {"gitops-ds.yaml": "version: v1\n", "agents/two/ds.yaml": daemonset("two")}
+    await deployer.apply({**kept, "agents/one/ds.yaml": daemonset("one")})
+    files = {**kept, "shared/one.yaml": file}
+    done = await deployer.apply(files, "second", pruning(deletes=Limit(number=9), share=1.0))
+    assert done.guards == (["unread"] if is_kept else [])
+    assert ("one" in await there(cluster)) is is_kept

@@ -105,6 +105,12 @@ def test_nothing_is_reverted_when_the_tip_has_another_template_or_the_branch_was
     assert obstacle(halted(), history, {}) == NoRevert(f"commit {id(3)[:12]} cannot be rendered")
 
 
+def test_the_tip_and_the_commits_to_revert_with_those_before_them_are_rendered() -> None:
+    history = line(commit(6, OTHER), commit(5, VALUES), commit(4, AGENT), commit(2, AGENT))
+    found = rollout_reverts.to_render(halted(4, 2), history, id(6))
+    assert found == (id(6), id(4), id(3), id(2), id(1))
+
+
 @pytest.mark.parametrize(("template", "settled"), [("P", True), ("H", False)])
 def test_a_revert_counts_by_its_content_not_by_its_message(template: str, settled: bool) -> None:
     back = commit(3, AGENT, message=f"Revert\n\nGitops-Ds-Reverts: {id(2)}\n")
@@ -189,11 +195,21 @@ def test_an_image_with_a_digest_stays_readable() -> None:
     assert "registry.example.com/agent@sha256:abc is [not] there" in text
 
 
-@pytest.mark.parametrize("text", ["![x](https://evil)", "```\n![x](https://evil)", "a `````` b"])
-def test_the_text_of_a_pull_request_is_a_block_of_code(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "fence"),
+    [
+        ("![x](https://evil)", 3),
+        ("a `` b", 3),
+        ("```\n![x](https://evil)", 4),
+        ("a `````` b", 7),
+    ],
+)
+def test_the_text_of_a_pull_request_is_a_block_of_code_with_the_shortest_fence(
+    text: str, fence: int
+) -> None:
     first, *inner, last = rollout_reverts.quoted(text).split("\n")
     assert (first, "\n".join(inner)) == (f"{last}text", text)
-    assert set(last) == {"`"}
+    assert last == "`" * fence
     assert last not in text
 
 
@@ -223,6 +239,9 @@ def test_a_long_line_of_the_message_is_cut() -> None:
     long = Halt(1000.0, "canary", "x" * 2000, gate=GateEvidence("errors", "q" * 2000, "7"))
     text = rollout_reverts.reason(halted(halt=long)).splitlines()
     assert [len(one) for one in text] == [1000, 0, 14, 1000, 10]
+    nodes = (FailedNode("n1", "Failed", "x" * 2000),)
+    text = rollout_reverts.reason(halted(halt=replace_nodes(nodes))).splitlines()
+    assert len(text[2]) == 300
 
 
 def test_the_goal_is_the_template_before_the_oldest_commit_to_revert() -> None:

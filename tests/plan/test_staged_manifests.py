@@ -18,6 +18,7 @@ from gitops_ds.core.rollouts.proven_templates import (
     TemplateProof,
 )
 from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.core.rollouts.template_cause import TemplateCause
 from gitops_ds.core.skip_reasons import SkipReason
 from gitops_ds.core.sources.bundle import Manifest
 from gitops_ds.core.values import replace
@@ -497,9 +498,43 @@ def test_a_plan_that_is_only_shown_states_the_proof_of_the_cluster(
     proof = TemplateProof(identity(stated), "c0", source="earlier") if stated else None
     annotations = {keys.PROVEN: proofs.encoded(proof)} if proof else {}
     cluster = live(live_object("1", annotations=annotations), ONE)
-    context = replace(CONTEXT, options=ApplyOptions(is_shown_only=is_shown))
+    context = replace(CONTEXT, options=ApplyOptions(is_shown_only=True)) if is_shown else CONTEXT
     daemonset, _ = written(staging.staged(bundle(manifest("1")), cluster, context))
     found = proofs.in_force(annotated(daemonset))
     assert found is not None
     assert (found.template, found.commit) == (identity("1"), commit)
     assert found.source == git_template.digest(manifest("1"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "held", "answers", "tag"),
+    [
+        ({}, (), answer("3"), "3"),
+        (FINISH, (), answer("3"), "2"),  # it waits for the rollout before
+        ({}, ("c2",), answer("3"), "2"),
+        ({}, (), {KEY: DryRunResult(refused="no")}, "2"),
+    ],
+)
+def test_the_recorded_target_stays_while_the_daemonset_keeps_it(
+    policy: dict[str, Any], held: tuple[str, ...], answers: dict[Key, DryRunResult], tag: str
+) -> None:
+    running = RecordedTemplate(identity("2"), git_template.digest(manifest("2")), "c1")
+    context = replace(
+        recorded(replace(PROVEN_ONE, target=running)),
+        stamp=replace(CONTEXT.stamp, causes={KEY: TemplateCause("3", "c2")}),
+        options=ApplyOptions(held=held),
+    )
+    cluster = live(live_object("1", TWO.name), ONE, TWO)
+    after = staging.staged(bundle(manifest("3"), **policy), cluster, context, answers)
+    kept = after.histories[KEY].target
+    assert kept is not None
+    assert kept.template == identity(tag)
+    assert (kept == running) is (tag == "2")
+
+
+def test_the_words_of_a_plan_are_those_of_existing_daemonsets_with_a_policy() -> None:
+    one, cluster = bundle(manifest("2")), live(live_object("1"), ONE)
+    (words,) = staging.words(one, cluster, CONTEXT).values()
+    assert words == "starts at the canary: this template is not proven"
+    assert staging.words(one, live(None), CONTEXT) == {}
+    assert staging.words(replace(one, rollouts={}), cluster, CONTEXT) == {}

@@ -11,7 +11,12 @@ import pytest
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.objects import CommitId, Key
 from gitops_ds.core.rollouts.halted_rollout import BranchCommit, FileChange
-from gitops_ds.core.rollouts.proven_templates import TemplateHistory, TemplateProof
+from gitops_ds.core.rollouts.proven_templates import (
+    HaltedTemplate,
+    RecordedTemplate,
+    TemplateHistory,
+    TemplateProof,
+)
 from gitops_ds.core.rollouts.template_cause import RenderedCommit, TemplateCause
 from gitops_ds.core.sources.source_tree import CommitInfo
 from gitops_ds.core.values import replace
@@ -180,3 +185,40 @@ def test_the_search_goes_back_to_the_last_record_that_was_applied() -> None:
     assert missing(None) == (None, "proven", False)
     assert missing(same) == {}
     assert missing(same, frozenset({CommitId("c1")})) == (None, "proven", False)
+
+
+@pytest.mark.parametrize(
+    ("source", "commit", "skips"),
+    [
+        ("before", "", True),
+        ("", "c1", True),
+        ("other", "c2", False),
+        ("other", "", False),
+        ("", "", False),
+    ],
+)
+def test_a_revert_goes_back_beyond_a_template_that_was_halted(
+    source: str, commit: str, skips: bool
+) -> None:
+    halted = HaltedTemplate("hash", commit, 1.0, source=source)
+    history = TemplateHistory(TemplateProof("p", "c0", source="proven"), halted=(halted,))
+    state = DeployerState(causes={KEY: TemplateCause("before", "c1")}, templates={KEY: history})
+    found = template_causes.wanted(bundle(manifest("2")), state, live(None))[KEY]
+    assert (found.goal, found.skips_before) == (("proven", True) if skips else ("before", False))
+
+
+def test_a_commit_that_an_earlier_version_recorded_is_known_but_not_exact() -> None:
+    one = manifest("2")
+    source = git_template.digest(one)
+
+    def known(history: TemplateHistory) -> Mapping[Key, TemplateCause]:
+        return template_causes.known(bundle(one), DeployerState(templates={KEY: history}))
+
+    proof = TemplateProof("t", "c1", source=source)
+    recorded = RecordedTemplate("t", source, "c2")
+    assert known(TemplateHistory(proof)) == {KEY: TemplateCause(source, "c1", exact=False)}
+    expected = {KEY: TemplateCause(source, "c2", exact=False)}
+    assert known(TemplateHistory(proof, applied=recorded)) == expected
+    assert known(TemplateHistory(proof, target=recorded)) == expected
+    assert known(TemplateHistory(replace(proof, source="other"))) == {}
+    assert known(TemplateHistory(replace(proof, commit=""))) == {}

@@ -296,6 +296,16 @@ def test_a_halted_template_ends_with_the_commit_that_replaces_it(
     assert found.ended == expected
 
 
+def test_a_daemonset_is_behind_the_first_commit_that_it_did_not_follow() -> None:
+    following, followed = template_history.following, in_git("1").source
+    applied_one = applied("1")
+    assert following(applied_one, followed, NOTHING, "c1").behind == ""
+    once = following(applied_one, None, NOTHING, "c1")
+    assert once.behind == "c1"
+    assert following(applied_one, "other", once, "c2").behind == "c1"
+    assert following(applied_one, followed, once, "c3").behind == ""
+
+
 def test_a_restart_is_not_another_template() -> None:
     restarted = template("1")
     metadata = restarted.setdefault("metadata", {})

@@ -9,13 +9,16 @@ import pytest
 
 from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import PatchType
-from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, Body, Key
+from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, Body, CommitId, Key
+from gitops_ds.core.sources.bundle import ManifestOrigin
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import state_store
 from gitops_ds.ownership import object_owner
+from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.permissions import Impersonation
 from gitops_ds.testing import simulator
 from tests.plan import world
+from tests.plan.staged_objects import manifest
 from tests.plan.world import PRUNING, World, config_map, daemonset
 
 play = world.play
@@ -174,3 +177,15 @@ async def test_the_account_for_a_delete_follows_the_inventory_and_no_annotation(
     client.faults = note
     await deployer.apply(FILES, "second", options)
     assert seen == ["system:serviceaccount:default:deployer"]
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "ConfigMap"])
+def test_a_manifest_of_a_cluster_object_states_the_version_of_that_object(kind: str) -> None:
+    source = ManifestOrigin(CommitId("c" * 40), "u1", "ConfigMap infra/source")
+    one = replace(manifest("1", Key("", kind, "infra", "agent")), holder=source)
+    stamp = Stamp("test", "https://git.example.com/fleet", "a" * 40, "Subject")
+    body = object_owner.stamped(one, object_owner.stamp_of(one, stamp))
+    annotations = body["metadata"]["annotations"]
+    assert annotations[names.COMMIT] == source.commit
+    assert annotations[names.CHANGE_CAUSE] == source.words
+    assert annotations[names.TEMPLATE_UID] == source.uid

@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 
 from gitops_ds.core.daemonset import Pod
+from gitops_ds.core.duration import Duration
+from gitops_ds.core.live import Node
+from gitops_ds.core.rollouts import rollout_policy
+from gitops_ds.core.rollouts.rollout_policy import Stage
 from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep
 from gitops_ds.rollouts.decisions import failures
 from gitops_ds.rollouts.decisions.failures import TouchedPod
@@ -31,7 +35,9 @@ STEPS = {
     ("canary", "rest", "cause"),
     [
         ("F", "WWW", "template"),  # a canary of one node
+        ("H", "WWW", "node"),
         ("HH", "WWW", "template"),
+        ("HF", "WWW", "template"),
         ("FP", "WWW", "node"),
         ("FFP", "WWW", "template"),
         ("FA", "WWW", "suspected"),
@@ -90,6 +96,39 @@ def test_nodes_of_another_kind_are_not_peers() -> None:
     assert failures.attributed(nodes, lambda name: name).template == {"arm"}
 
 
+@pytest.mark.parametrize(
+    ("failed", "well", "halts"),
+    [
+        ((60.0,), (), False),
+        ((60.0, 60.0), (), True),
+        ((60.0, 60.0), (60.0,), True),
+        ((60.0, 60.0), (60.0, 60.0), False),
+        ((60.0, 60.0), (59.0, 59.0, 60.0), True),  # two ran it for less time
+        ((60.0, 90.0), (59.0, 60.0, 90.0), False),
+        ((60.0, 0.0), (), False),  # one has not run it since its proof
+    ],
+)
+def test_failures_after_the_proof_count_against_nodes_that_ran_the_target_as_long(
+    failed: tuple[float, ...], well: tuple[float, ...], halts: bool
+) -> None:
+    proved = [
+        *(("OOMKilled", ran) for ran in failed),
+        *(("", ran) for ran in well),
+    ]
+    nodes = {
+        f"node-{number}": NodeProgress(
+            f"node-{number}", "rest", NodeStep.PROVED, reason=reason, ran=ran
+        )
+        for number, (reason, ran) in enumerate(proved)
+    }
+    found = failures.attributed(nodes, lambda _: "linux/amd64")
+    late = {f"node-{number}" for number in range(len(failed))} if halts else set()
+    assert found.template == late
+    assert {name for name, one in found.nodes.items() if one.step is NodeStep.FAILED} == late
+    apart = failures.attributed(nodes, lambda name: name)
+    assert apart.template == set(), "of kinds of one node each"
+
+
 TOUCHED, SOAK, WITHIN = 1000.0, 60.0, 300.0
 
 
@@ -119,3 +158,51 @@ def test_a_node_is_not_judged_again_after_its_stage_or_a_certain_soak(
     pod = Pod("logging", "agent-1", "uid", **{**fields, **changes})
     touched = TouchedPod(pod, SOAK, TOUCHED, TOUCHED, rebooted=False)
     assert touched.is_closed(passed_at, WITHIN) is expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ready_since", "rebooted"),
+    [
+        ("a", "a", TOUCHED, False),
+        ("a", "b", TOUCHED, True),
+        ("", "b", TOUCHED, False),
+        ("a", "", TOUCHED, False),
+        ("a", "a", TOUCHED + 1, True),
+        ("", "", TOUCHED + 1, True),
+    ],
+)
+def test_a_node_rebooted_if_its_boot_or_its_readiness_changed_after_the_touch(
+    before: str, after: str, ready_since: float, rebooted: bool
+) -> None:
+    pod = Pod("logging", "agent-1", "uid", created=TOUCHED, boot_id=before)
+    node = Node("a", ready_since=ready_since, boot_id=after)
+    found = TouchedPod.of(pod, node, Stage("rest", soak=Duration(SOAK)), 0)
+    assert (found.rebooted, found.began) == (rebooted, ready_since)
+    assert not TouchedPod.of(pod, None, Stage("rest"), 0).rebooted
+
+
+@pytest.mark.parametrize(
+    ("changes", "rebooted", "seconds", "reason"),
+    [
+        ({}, False, 299.0, ""),
+        ({}, False, 300.0, "NotReady"),
+        ({"trouble": "Unschedulable"}, False, 300.0, "Unschedulable"),
+        ({"ready": True}, False, 300.0, ""),
+        ({"waits": True}, False, 300.0, ""),
+        ({"trouble": "CrashLoopBackOff", "crash": "Error"}, False, 1.0, "CrashLoopBackOff"),
+        ({"trouble": "CrashLoopBackOff", "crash": "OOMKilled"}, False, 1.0, "OOMKilled"),
+        ({"ready": True, "restarts": 1, "crash": "Error"}, False, 1.0, "Restarted"),
+        ({"ready": True, "restarts": 1, "crash": "OOMKilled"}, False, 1.0, "OOMKilled"),
+        ({"ready": True, "restarts": 1, "crash": "Error"}, True, 300.0, ""),
+        ({"trouble": "CrashLoopBackOff"}, True, 299.0, ""),
+        ({"trouble": "CrashLoopBackOff"}, True, 300.0, "CrashLoopBackOff"),
+    ],
+)
+def test_a_failure_has_its_reason(
+    changes: dict[str, Any], rebooted: bool, seconds: float, reason: str
+) -> None:
+    policy = rollout_policy.decode({"stages": ["all"], "gates": {"pods": {"readyWithin": "300s"}}})
+    pod = Pod("logging", "agent-1", "uid", created=TOUCHED, **changes)
+    touched = TouchedPod(pod, SOAK, TOUCHED, TOUCHED, rebooted)
+    stage = policy.stages[0]
+    assert failures.failure(touched, stage, policy, TOUCHED + seconds) == reason

@@ -256,3 +256,13 @@ def test_the_answers_of_a_webhook(passes: bool | None, rule: str, expected: Verd
     found = gate_readings.assess(gate(noData=rule), ProbeKind.WEBHOOK, reading)
     assert found.verdict is expected
     assert "the budget" in found.text
+
+
+def test_a_text_about_a_reading_has_at_most_200_characters() -> None:
+    long = "x" * 1000
+    answer = Reading(1.0, passes=False, reason=long)
+    assert len(gate_readings.assess(gate(), ProbeKind.WEBHOOK, answer).text) == 200
+    without = Reading(1.0, reason=long)
+    assert len(gate_readings.assess(gate(), ProbeKind.PROMETHEUS, without).text) == 200
+    series = Reading(1.0, samples=(GateSample(9, long),))
+    assert len(gate_readings.assess(gate(below=5), ProbeKind.PROMETHEUS, series).value) == 200

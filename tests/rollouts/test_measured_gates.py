@@ -206,10 +206,12 @@ def test_the_limits_of_memory_are_those_of_the_template() -> None:
                 {"name": "a", "resources": {"limits": {"memory": "64Mi"}}},
                 {"name": "b", "resources": {"limits": {"memory": "no number"}}},
                 {"name": "c"},
+                {"name": "d", "resources": {"limits": {"memory": "1"}}},
+                {"name": "e", "resources": {"limits": {"memory": "0"}}},
             ]
         }
     }
-    assert measured_gates.limits_of(template) == {"a": 64 << 20}
+    assert measured_gates.limits_of(template) == {"a": 64 << 20, "d": 1}
 
 
 def test_the_record_is_bounded_and_written_at_changes_only() -> None:

@@ -13,7 +13,7 @@ from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.kube.apimachinery import nodes, pod_contents, pods, timestamps
-from gitops_ds.rollouts.decisions import node_steps, pinned_pods
+from gitops_ds.rollouts.decisions import failures, node_steps, pinned_pods
 from gitops_ds.rollouts.decisions.node_steps import NodeSteps
 from gitops_ds.rollouts.decisions.staged_nodes import StagedNodes
 from gitops_ds.rollouts.state import keys
@@ -110,6 +110,27 @@ def test_canary_nodes_that_are_replaced_by_machines_with_their_names_halt_nothin
     assert world.stages.halt is None
     reasons = {one.reason for one in world.stages.nodes if one.node in canary}
     assert reasons == {"NodeReplaced"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason"), [(-1.0, "NodeNotReady"), (0.0, "NodeNotReady"), (1.0, "NodeReplaced")]
+)
+def test_a_node_is_another_machine_if_it_is_newer_than_the_pod_that_it_runs(
+    seconds: float, reason: str
+) -> None:
+    world = RolloutWorld({"stages": [{"name": "canary", "soak": "1h"}, "rest"]}, 3)
+    (name,) = world.canary(nodes=1)
+    world.pass_time()
+    seen, inputs = world.observe(), world.inputs()
+    assert inputs is not None
+    (pod,) = (pod for pod in seen.pods if pod.node == name)
+    created = failures.touched(pod) + seconds
+    changed = (
+        replace(one, created=created, ready=False) if one.name == name else one
+        for one in seen.nodes
+    )
+    layout = decide.layout(replace(seen, nodes=tuple(changed)))
+    assert StagedNodes.of(layout, inputs).nodes[name].reason == reason
 
 
 @pytest.mark.parametrize("owned", [False, True])
@@ -214,3 +235,20 @@ def test_a_failure_is_compared_with_nodes_of_its_platform_alone(arch: str, cause
     }
     found = NodeSteps(decide.layout(world.observe()), inputs).attributed(progress)
     assert found.template == (frozenset({"node-3"}) if cause == "template" else frozenset())
+
+
+@pytest.mark.parametrize(("seconds", "is_abandoned"), [(-1.0, False), (0.0, False), (1.0, True)])
+def test_a_pinned_pod_of_an_earlier_template_is_returned_if_it_is_newer_than_the_proof(
+    seconds: float, is_abandoned: bool
+) -> None:
+    """Times of objects have whole seconds: one of the same second may be older."""
+    world = RolloutWorld({"stages": [{"name": "all", "soak": "1s"}]}, 3)
+    world.commit(SECOND)
+    world.run()
+    seen, inputs = world.observe(), world.inputs()
+    assert inputs is not None
+    earlier = next(one.hash for one in seen.revisions if one.hash not in inputs.target.proven)
+    steps = NodeSteps(decide.layout(seen), replace(inputs, halted=frozenset({earlier})))
+    since = inputs.target.since
+    pod = replace(seen.pods[0], hash=earlier, labels={names.ROLLOUT: earlier})
+    assert steps.is_abandoned(replace(pod, created=since + seconds)) is is_abandoned

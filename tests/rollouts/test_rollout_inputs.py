@@ -467,6 +467,47 @@ def test_a_rollout_knows_a_daemonset_that_was_edited_to_select_other_nodes(
 
 @both
 @pytest.mark.parametrize(
+    ("foreign", "unlisted", "kind"),
+    [
+        (keys.PROVEN, (), HoldKind.EDITED),
+        ("", ("nodes", "pods"), HoldKind.RELISTED),
+        (keys.PROVEN, ("nodes", "pods"), HoldKind.RELISTED),
+    ],
+)
+def test_an_edit_and_a_new_list_of_one_kind_let_no_rollout_begin(
+    owned: bool, foreign: str, unlisted: tuple[str, ...], kind: HoldKind
+) -> None:
+    world = RolloutWorld(FAST, 6, owned=owned)
+    world.commit(SECOND)
+    inputs = world.inputs()
+    assert inputs is not None
+    seen = replace(world.observe(), unlisted=unlisted)
+    decided = world.decide(seen, replace(inputs, foreign=foreign))
+    assert decided.stages.hold is not None
+    assert decided.stages.hold.kind is kind
+    assert (decided.stages.take, decided.stages.open) == ((), frozenset())
+    assert decided.stages.record == inputs.record
+    assert decided.decision.actions == ()
+    assert world.decide(world.observe(), inputs).stages.take
+
+
+@pytest.mark.parametrize(("refuses", "named"), [("", "the pods"), (RECORD, RECORD)])
+def test_the_hold_names_the_write_that_the_api_server_refuses(refuses: str, named: str) -> None:
+    world = RolloutWorld(FAST, 6)
+    world.commit(SECOND)
+    inputs = world.inputs()
+    assert inputs is not None
+    inputs = replace(inputs, refused="no", refuses=refuses, refused_until=world.now + 60.0)
+    hold = world.decide(world.observe(), inputs).stages.hold
+    assert hold is not None
+    assert (hold.kind, hold.until) == (HoldKind.REFUSED, world.now + 60.0)
+    assert hold.reason == f"the API server refuses {named}: no"
+    inputs = replace(inputs, refused_until=world.now)
+    assert world.decide(world.observe(), inputs).stages.hold is None, "it is tried again"
+
+
+@both
+@pytest.mark.parametrize(
     ("refused", "refuses", "halted_elsewhere", "stated", "is_recorded"),
     [
         ("", "", "", "", True),

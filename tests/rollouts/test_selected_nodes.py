@@ -216,6 +216,28 @@ def test_a_passed_stage_keeps_the_nodes_that_passed_it(
 
 
 @pytest.mark.parametrize(
+    ("labels", "canary"),
+    [
+        ({}, "a"),
+        ({"c": {"disk": "ssd"}}, "a"),  # it has only one of the labels
+        ({"c": {"disk": "ssd", "pool": "test"}}, "c"),
+        ({"d": {"disk": "ssd", "pool": "test"}, "c": {"disk": "ssd", "pool": "test"}}, "c"),
+    ],
+)
+def test_a_stage_takes_nodes_with_the_labels_that_it_prefers_first(
+    labels: dict[str, dict[str, str]], canary: str
+) -> None:
+    nodes = [Node(name, labels={ZONE: "zone", **labels.get(name, {})}) for name in "abcd"]
+    prefer = {"disk": "ssd", "pool": "test"}
+    policy = rollout_policy.decode(
+        {"stages": [{"name": "canary", "nodes": {"count": 1, "prefer": prefer}}, "rest"]}
+    )
+    (first, rest) = stage_members.members(policy, Candidates(nodes, {}), ())
+    assert first == (canary,)
+    assert sorted((*first, *rest)) == list("abcd")
+
+
+@pytest.mark.parametrize(
     ("updated", "parked", "beyond"), [(False, 0, 3), (True, 0, 4), (False, 1, 2)]
 )
 def test_of_the_nodes_without_a_pod_only_as_many_as_may_be_at_risk_get_the_target(

@@ -10,7 +10,7 @@ import pytest
 
 from gitops_ds.core import names
 from gitops_ds.core.daemonset import Phase, Pod
-from gitops_ds.core.decision import CreatePod, DeletePod
+from gitops_ds.core.decision import CreatePod, DeletePod, NominatePod
 from gitops_ds.core.rollouts.staged_rollout import Halt, NodeStep, RolloutTarget
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import node_pods
@@ -21,6 +21,10 @@ from gitops_ds.status import health
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
 POLICY: dict[str, Any] = {"stages": [{"name": "canary", "nodes": {"count": 1}, "soak": "1h"}]}
+ALL: dict[str, Any] = {
+    "stages": [{"name": "all", "pace": {"start": "100%", "max": "100%"}}],
+    "limits": {"atRisk": {"cluster": "100%"}},
+}
 UNBOUND = {
     "type": "PodScheduled",
     "status": "False",
@@ -69,6 +73,35 @@ def test_a_pod_that_another_client_deleted_is_marked_before_the_new_one_is_creat
     assert decided is not None
     (create,) = (action for action in decided.decision.actions if isinstance(action, CreatePod))
     assert [one.key.name for one in create.after] == [name]
+
+
+def test_each_earlier_pod_is_marked_once() -> None:
+    """By its delete, or else before the create of the new pod."""
+    world = RolloutWorld(POLICY, 3)
+    world.commit(SECOND)
+    decided = world.one_turn()
+    assert decided is not None
+    (create,) = (action for action in decided.decision.actions if isinstance(action, CreatePod))
+    assert create.after == ()  # the delete of the same turn marks it
+    del world.pods[create.body["metadata"]["name"]]
+    decided = world.one_turn()
+    assert decided is not None
+    (create,) = (action for action in decided.decision.actions if isinstance(action, CreatePod))
+    assert create.after == ()  # it has its mark
+
+
+def test_a_pinned_pod_states_the_boot_of_its_node_if_that_is_known() -> None:
+    world = RolloutWorld(ALL, 3)
+    world.nodes[0]["status"]["nodeInfo"] = {"bootID": "boot-0"}
+    world.commit(SECOND)
+    decided = world.one_turn()
+    assert decided is not None
+    stated = {
+        pod_of(action.body).node: action.body["metadata"]["annotations"].get(names.BOOT_ID)
+        for action in decided.decision.actions
+        if isinstance(action, CreatePod)
+    }
+    assert stated == {"node-000": "boot-0", "node-001": None, "node-002": None}
 
 
 def test_a_pod_that_waits_is_not_a_failure_as_long_as_the_earlier_one_ends() -> None:
@@ -166,3 +199,28 @@ def test_a_rollout_that_is_halted_starts_no_pod_that_waits(
     del world.pods[waiting["metadata"]["name"]]
     actions = pinned_pods.decide_pinned(world.observe(), inputs).decision.actions
     assert any(isinstance(action, CreatePod) for action in actions) is not is_deleted
+
+
+@pytest.mark.parametrize(
+    ("nominates", "held", "is_nominated"),
+    [(True, "", True), (False, "", False), (True, "its template was halted before", False)],
+)
+def test_a_pod_that_waits_is_nominated_once_unless_its_rollout_is_halted(
+    nominates: bool, held: str, is_nominated: bool
+) -> None:
+    world, waiting = begun()
+    inputs = world.inputs()
+    assert inputs is not None
+    inputs = replace(inputs, nominates=nominates, held=held)
+
+    def nominated() -> list[NominatePod]:
+        actions = pinned_pods.decide_pinned(world.observe(), inputs).decision.actions
+        return [action for action in actions if isinstance(action, NominatePod)]
+
+    found = nominated()
+    assert [(one.uid, one.node) for one in found] == (
+        [(waiting["metadata"]["uid"], pod_of(waiting).node)] if is_nominated else []
+    )
+    for action in found:
+        world.perform(action)
+    assert nominated() == []

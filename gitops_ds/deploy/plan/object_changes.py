@@ -140,7 +140,7 @@ class ObjectPlanner(msgspec.Struct, frozen=True):
         key, live = manifest.key, self.live
         updated = old if operation is Operation.UPDATE else None
         differences = () if updated is None else diff.compare(updated, new)
-        if key.kind != "DaemonSet" or key.group != "apps":
+        if not key.is_daemonset:
             return Change(operation, key, manifest, differences)
         rollout = rollout_impact.rollout(old, new, live.revisions.get(key, ()))
         if operation is Operation.KEEP:

@@ -289,7 +289,7 @@ def _late(nodes: Iterable[NodeProgress], kind: Callable[[str], Hashable]) -> fro
     """The proved nodes of rule 6. Those that the target has run on for less time say nothing."""
     failed = [node for node in nodes if node.step is NodeStep.PROVED and node.reason and node.ran]
     late = set[str]()
-    for group in {kind(failed_node.node) for failed_node in failed} if len(failed) > 1 else ():
+    for group in {kind(failed_node.node) for failed_node in failed}:
         peers = [failed_node for failed_node in failed if kind(failed_node.node) == group]
         shortest = min(peer.ran for peer in peers)
         well = sum(

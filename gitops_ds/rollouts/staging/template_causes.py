@@ -8,6 +8,7 @@ files; they are rendered, the newest first, until one has another template. Pure
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from itertools import zip_longest
 from pathlib import PurePosixPath
 
 import msgspec
@@ -216,10 +217,9 @@ class _Change(msgspec.Struct, frozen=True):
 def _search(line: BranchLine, cause: WantedCause, digests: Mapping[CommitId, str]) -> _Search:
     candidates = line.candidates(cause.places)
     after, changes = cause.source, list[_Change]()
-    for number, commit in enumerate(candidates):
-        earlier = candidates[number + 1 : number + 2]
-        place = earlier[0].info.id if earlier else next(iter(commit.info.parents), None)
-        if not earlier and cause.before is not None and line.is_direct:
+    for commit, earlier in zip_longest(candidates, candidates[1:]):
+        place = earlier.info.id if earlier else next(iter(commit.info.parents), None)
+        if earlier is None and cause.before is not None and line.is_direct:
             before: str | None = cause.before.source
         else:
             before = "" if place is None else digests.get(place)
