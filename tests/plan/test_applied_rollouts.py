@@ -12,7 +12,11 @@ from gitops_ds.core import names
 from gitops_ds.core.live import Live, Revision
 from gitops_ds.core.objects import CommitId, Digest, Key, Path
 from gitops_ds.core.rollouts.halted_rollout import HaltedRollout
-from gitops_ds.core.rollouts.proven_templates import RecordedTemplate, TemplateHistory
+from gitops_ds.core.rollouts.proven_templates import (
+    RecordedTemplate,
+    TemplateHistory,
+    TemplateProof,
+)
 from gitops_ds.core.rollouts.rollout_policy import Revert
 from gitops_ds.core.rollouts.staged_rollout import (
     Approver,
@@ -46,6 +50,7 @@ SOURCE = git_template.digest(manifest("2"))
 RECORDED = {KEY: TemplateHistory(target=RecordedTemplate(IDENTITY, SOURCE, "c2", "c1"))}
 HOLDER = ManifestOrigin(CommitId("c"), "u", "an object of the cluster")
 FILES = frozenset({"agents/agent", "agents/agent/daemonset.yaml"})
+OTHER = replace(KEY, name="other")
 GATED = {"stages": [{"name": "canary"}, {"name": "gpu", "approval": {"from": ["team-a"]}}, "rest"]}
 
 
@@ -389,3 +394,14 @@ def test_the_files_of_a_template_are_below_the_followed_folder(
 ) -> None:
     expected = {"agents/agent", "clusters/main.yaml"}
     assert applied_rollouts.touches([file], expected, path) is inside
+
+
+def test_a_template_in_force_is_the_proven_one_or_without_a_policy_the_applied_one() -> None:
+    proof = TemplateProof("p", source="proven")
+    applied = RecordedTemplate("a", "applied")
+    before = {KEY: TemplateHistory(proof), OTHER: TemplateHistory(applied=applied)}
+    assert applied_rollouts.proven(before, {}) == {KEY: "proven", OTHER: "applied"}
+    both = {KEY: TemplateHistory(replace(proof, source="newer"), applied=applied)}
+    assert applied_rollouts.proven(before, both) == {KEY: "newer", OTHER: "applied"}
+    unknown = {KEY: TemplateHistory(replace(proof, source="")), OTHER: TemplateHistory()}
+    assert applied_rollouts.proven(before, unknown) == {}

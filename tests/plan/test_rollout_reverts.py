@@ -29,7 +29,7 @@ BESIDE = Key("apps", "DaemonSet", "default", "beside")
 
 
 def id(number: int) -> CommitId:
-    return CommitId(f"{number:040x}")
+    return CommitId(f"{number:012x}".ljust(40, "0"))
 
 
 def commit(number: int, *files: str, message: str = "change") -> BranchCommit:
@@ -140,7 +140,7 @@ def test_a_revert_is_judged_by_what_it_renders_to(
     assert found == expected
     assert bool(found.concern) == bool(expected.proven or expected.foreign)
     text = rollout_reverts.taken_back(halted(), plan, history, found)
-    assert text.startswith('it takes back 000000000000 "change" by Ada <ada@example.com>')
+    assert text.startswith('it takes back 000000000002 "change" by Ada <ada@example.com>')
     assert ("DaemonSet default/beside" in text) == (expected != RevertEffect())
 
 

@@ -19,6 +19,7 @@ from gitops_ds.core.rollouts.rollout_gates import (
     WebhookRequest,
 )
 from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep, StageState
+from gitops_ds.core.values import replace
 from gitops_ds.rollouts.decisions import measured_gates
 from tests.daemonset.world import node
 from tests.profiles import examples
@@ -126,6 +127,25 @@ def test_a_failure_counts_after_the_whole_time_of_for_and_any_other_reading_begi
     began = rollout.now
     rollout.until(lambda: rollout.halt is not None)
     assert 45 <= rollout.now - began <= 90
+
+
+def test_a_gate_that_was_within_its_bounds_for_the_whole_time_is_measured_once_more() -> None:
+    rollout = world({**FLOW, "for": "2m"}, values(1))
+    rollout.until(lambda: rollout.hold == "gate flow is within its bounds")
+    (record,) = rollout.stages.record.gates.values()
+    rollout.readings = {
+        probe: replace(one, at=record.since) for probe, one in rollout.readings.items()
+    }
+    inputs = rollout.inputs()
+    assert inputs is not None
+    for seconds, reason, ends in (
+        (119.0, "gate flow is within its bounds", True),
+        (120.0, "gate flow is within its bounds, and measured again", False),
+    ):
+        rollout.now = record.since + seconds
+        hold = rollout.decide(rollout.observe(), inputs).stages.hold
+        assert hold is not None
+        assert (hold.reason, hold.until is not None) == (reason, ends)
 
 
 def test_a_stage_passes_after_the_whole_time_of_for_within_the_bounds() -> None:

@@ -18,6 +18,7 @@ from gitops_ds.core.rollouts.staged_rollout import (
     NodeStep,
     RolloutTarget,
     StageInputs,
+    StageState,
 )
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import daemonsets, revisions
@@ -463,6 +464,31 @@ def test_a_rollout_knows_a_daemonset_that_was_edited_to_select_other_nodes(
     known["data"]["spec"]["template"]["spec"] |= target
     world.body["spec"]["template"]["spec"] |= edit
     assert edited(world).moved is is_moved
+
+
+def test_a_template_on_hold_takes_no_node_and_states_why() -> None:
+    world = RolloutWorld(FAST, 6)
+    world.commit(SECOND)
+    inputs = world.inputs()
+    assert inputs is not None
+    inputs = replace(inputs, held="this template was halted before: no")
+    stages = world.decide(world.observe(), inputs).stages
+    assert stages.hold is not None
+    assert (stages.hold.kind, stages.hold.reason) == (HoldKind.HALTED_BEFORE, inputs.held)
+    assert stages.take == ()
+
+
+def test_an_edit_during_a_rollout_keeps_the_passed_stages_and_opens_no_other() -> None:
+    world = RolloutWorld(FAST, 6)
+    world.canary()
+    world.until(lambda: "canary" in world.stages.record.passed)
+    inputs = world.inputs()
+    assert inputs is not None
+    stages = world.decide(world.observe(), replace(inputs, foreign=keys.PROVEN)).stages
+    assert [(one.name, one.state) for one in stages.stages] == [
+        ("canary", StageState.PASSED),
+        ("rest", StageState.HELD),
+    ]
 
 
 @both

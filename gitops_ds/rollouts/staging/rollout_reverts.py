@@ -159,7 +159,7 @@ def effect(
     infos = {commit.info.id: commit.info for commit in line.commits}
     theirs = set[Key]()
     for part in plan:
-        parents = infos[part.commit].parents[:1]
+        parents = infos[part.commit].parents
         earlier = rendered.get(parents[0]) if parents else None
         if (later := rendered.get(part.commit)) is not None and earlier is not None:
             theirs |= _changed(earlier, later)
