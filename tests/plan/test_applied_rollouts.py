@@ -11,6 +11,7 @@ import pytest
 from gitops_ds.core import names
 from gitops_ds.core.live import Live, Revision
 from gitops_ds.core.objects import CommitId, Digest, Key, Path
+from gitops_ds.core.plain_text import line
 from gitops_ds.core.rollouts.halted_rollout import HaltedRollout
 from gitops_ds.core.rollouts.proven_templates import (
     RecordedTemplate,
@@ -309,6 +310,8 @@ def test_a_trailer_approves_the_stage_of_exactly_one_rollout_and_another_states_
             'its trailer names stage "gpus"; the stages are canary, gpu, rest',
         ),
         ("infra/agent/", 'its trailer names stage "";'),
+        (f"infra/agent/{'x' * 63}", f'its trailer names stage "{"x" * 63}";'),
+        (f"infra/agent/{'x' * 64}", f'its trailer names stage "{line("x" * 64, 63)}";'),
         ("infra/agent", "its trailer names no stage; the stages are canary, gpu, rest"),
         (f"agent/gpus {COMMIT[:12]}", "its trailer names no namespace"),
         (f"infra/agent/rest {COMMIT[:12]}", None),

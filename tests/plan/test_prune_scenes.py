@@ -50,6 +50,19 @@ async def test_no_more_objects_than_a_number_or_a_share_go_at_once(
     assert (done.guards, done.writes) == (guards, 0 if guards else 3)
 
 
+@pytest.mark.parametrize(
+    ("limit", "number", "text"),
+    [
+        (Limit(), 8, "100%"),
+        (Limit(0.25), 2, "25%"),
+        (Limit(0.25, 3), 3, "3"),
+        (Limit(1.0, 0), 0, "0"),
+    ],
+)
+def test_a_limit_is_a_number_or_else_a_share_of_all(limit: Limit, number: int, text: str) -> None:
+    assert (limit.of(8), str(limit)) == (number, text)
+
+
 async def test_the_guard_for_empty_commits_may_be_switched_off_or_passed_by_approval(
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:

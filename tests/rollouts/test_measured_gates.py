@@ -69,6 +69,20 @@ def test_an_exceeded_bound_halts_with_the_evidence_and_the_revert_ignores_gates(
     assert len(rollout.asked) == count
 
 
+@pytest.mark.parametrize(
+    ("touched", "words"), [(1, ", on node-000"), (2, ", on node-000 and 1 other node")]
+)
+def test_the_message_of_a_failed_gate_counts_its_nodes(touched: int, words: str) -> None:
+    def measure(request: GateRequest, now: float) -> Reading:
+        nodes = frozenset(request.subject.nodes)
+        return Reading(now, nodes, (GateSample(7 if len(nodes) == touched else 1),))
+
+    rollout = world(FLOW, measure)
+    rollout.until(lambda: rollout.halt is not None)
+    assert rollout.halt is not None
+    assert rollout.halt.message.endswith(f"is not below 5{words}")
+
+
 def test_no_data_holds_before_a_further_node_is_touched_and_is_overdue_after_the_deadline() -> None:
     rollout = world(FLOW, no_data, progress={"deadline": "10m"})
     rollout.until(lambda: "no data" in rollout.hold)

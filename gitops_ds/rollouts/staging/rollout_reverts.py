@@ -230,7 +230,7 @@ def reason(halted: HaltedRollout) -> str:
 
 def quoted(text: str) -> str:
     """The text as a block of code in Markdown, without links, images and mentions."""
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    fence = "`" * (1 + max([2, *map(len, re.findall("`+", text))]))
     return f"{fence}text\n{text}\n{fence}"
 
 
