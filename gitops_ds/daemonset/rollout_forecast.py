@@ -58,9 +58,7 @@ def impact(seen: Observation) -> NodeImpact:
     if isinstance(strategy, RollingUpdate):
         whole = RollingUpdate(_whole(strategy.max_unavailable), _whole(strategy.max_surge))
         seen = replace(seen, daemonset=replace(seen.daemonset, strategy=whole, min_ready_seconds=0))
-    seen = _adopted(
-        replace(seen, pods=tuple(map(_well, seen.pods)), rooms=None, backoffs={}, unshown=0)
-    )
+    seen = _adopted(replace(seen, pods=tuple(map(_well, seen.pods)), rooms=None, backoffs={}))
     # The pods of a deleted node end with or without the change.
     existing = {node.name for node in seen.nodes}
     before = {

@@ -83,6 +83,19 @@ def test_the_cache_shows_what_the_world_holds() -> None:
     )
 
 
+def test_the_pods_of_a_daemonset_are_known_after_all_four_lists() -> None:
+    world = settled()
+    cache, seen = Cache(), world.observe()
+    cache.replace(DAEMONSET, [world.body], "100")
+    cache.replace(POD, world.pods.values(), "100")
+    cache.replace(CONTROLLER_REVISION, world.revisions.values(), "100")
+    assert cache.pods_of(seen.daemonset) is None
+    cache.replace(NODE, world.nodes, "100")
+    found = cache.pods_of(seen.daemonset)
+    assert found is not None
+    assert {pod.uid for pod in found} == {pod.uid for pod in seen.pods}
+
+
 def test_the_index_of_nodes_has_the_pods_of_the_last_list() -> None:
     cache = Cache()
     cache.by_node = PodsByNode()

@@ -11,8 +11,13 @@ import pytest
 from gitops_ds.core import names
 from gitops_ds.core.live import Live, Revision
 from gitops_ds.core.objects import CommitId, Digest, Key, Path
+from gitops_ds.core.plain_text import line
 from gitops_ds.core.rollouts.halted_rollout import HaltedRollout
-from gitops_ds.core.rollouts.proven_templates import RecordedTemplate, TemplateHistory
+from gitops_ds.core.rollouts.proven_templates import (
+    RecordedTemplate,
+    TemplateHistory,
+    TemplateProof,
+)
 from gitops_ds.core.rollouts.rollout_policy import Revert
 from gitops_ds.core.rollouts.staged_rollout import (
     Approver,
@@ -46,6 +51,7 @@ SOURCE = git_template.digest(manifest("2"))
 RECORDED = {KEY: TemplateHistory(target=RecordedTemplate(IDENTITY, SOURCE, "c2", "c1"))}
 HOLDER = ManifestOrigin(CommitId("c"), "u", "an object of the cluster")
 FILES = frozenset({"agents/agent", "agents/agent/daemonset.yaml"})
+OTHER = replace(KEY, name="other")
 GATED = {"stages": [{"name": "canary"}, {"name": "gpu", "approval": {"from": ["team-a"]}}, "rest"]}
 
 
@@ -304,6 +310,8 @@ def test_a_trailer_approves_the_stage_of_exactly_one_rollout_and_another_states_
             'its trailer names stage "gpus"; the stages are canary, gpu, rest',
         ),
         ("infra/agent/", 'its trailer names stage "";'),
+        (f"infra/agent/{'x' * 63}", f'its trailer names stage "{"x" * 63}";'),
+        (f"infra/agent/{'x' * 64}", f'its trailer names stage "{line("x" * 64, 63)}";'),
         ("infra/agent", "its trailer names no stage; the stages are canary, gpu, rest"),
         (f"agent/gpus {COMMIT[:12]}", "its trailer names no namespace"),
         (f"infra/agent/rest {COMMIT[:12]}", None),
@@ -389,3 +397,14 @@ def test_the_files_of_a_template_are_below_the_followed_folder(
 ) -> None:
     expected = {"agents/agent", "clusters/main.yaml"}
     assert applied_rollouts.touches([file], expected, path) is inside
+
+
+def test_a_template_in_force_is_the_proven_one_or_without_a_policy_the_applied_one() -> None:
+    proof = TemplateProof("p", source="proven")
+    applied = RecordedTemplate("a", "applied")
+    before = {KEY: TemplateHistory(proof), OTHER: TemplateHistory(applied=applied)}
+    assert applied_rollouts.proven(before, {}) == {KEY: "proven", OTHER: "applied"}
+    both = {KEY: TemplateHistory(replace(proof, source="newer"), applied=applied)}
+    assert applied_rollouts.proven(before, both) == {KEY: "newer", OTHER: "applied"}
+    unknown = {KEY: TemplateHistory(replace(proof, source="")), OTHER: TemplateHistory()}
+    assert applied_rollouts.proven(before, unknown) == {}

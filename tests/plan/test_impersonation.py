@@ -170,6 +170,9 @@ def test_the_account_of_an_object(who: Impersonation, key: Key, user: str | None
     found = who.of(key, "agent")
     assert (found.user if isinstance(found, Identity) else None) == user
     assert (permissions.not_deletable(key, "agent", who) is None) is (user is not None)
+    if not isinstance(found, Identity):
+        setting = "serviceAccount" if key is NAMESPACED else "clusterServiceAccount"
+        assert found.message.endswith(f"set apply.impersonate.{setting}")
     assert permissions.not_deletable(key, "agent", None) is None
 
 

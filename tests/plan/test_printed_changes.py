@@ -86,6 +86,10 @@ def test_a_long_value_is_cut_and_none_is_named() -> None:
     assert printers._value("a" * 159) == f'"{"a" * 156}...'
 
 
+def test_a_value_keeps_letters_of_other_alphabets() -> None:
+    assert printers._value("größer") == '"größer"'
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [

@@ -12,6 +12,7 @@ import pytest
 from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import PatchType
 from gitops_ds.core.objects import DAEMONSET, POD, Key
+from gitops_ds.kube.apimachinery import request_costs
 from gitops_ds.ownership.options import Limit, Policy
 from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator.faults import RequestFault, SimulatedRequest
@@ -47,6 +48,19 @@ async def test_no_more_objects_than_a_number_or_a_share_go_at_once(
     await deployer.apply(files)
     done = await deployer.apply(KEPT, "second", pruning(deletes=limit))
     assert (done.guards, done.writes) == (guards, 0 if guards else 3)
+
+
+@pytest.mark.parametrize(
+    ("limit", "number", "text"),
+    [
+        (Limit(), 8, "100%"),
+        (Limit(0.25), 2, "25%"),
+        (Limit(0.25, 3), 3, "3"),
+        (Limit(1.0, 0), 0, "0"),
+    ],
+)
+def test_a_limit_is_a_number_or_else_a_share_of_all(limit: Limit, number: int, text: str) -> None:
+    assert (limit.of(8), str(limit)) == (number, text)
 
 
 async def test_the_guard_for_empty_commits_may_be_switched_off_or_passed_by_approval(
@@ -273,3 +287,21 @@ async def test_an_unread_file_keeps_the_objects_whose_manifests_it_has(
     done = await deployer.apply(files, "second", pruning(deletes=Limit(number=9), share=1.0))
     assert done.guards == (["unread"] if is_kept else [])
     assert ("one" in await there(cluster)) is is_kept
+
+
+@pytest.mark.parametrize(("policy", "text"), [("", "-0.3 cores"), ("orphan", "")])
+async def test_a_deletion_frees_the_requests_of_the_pods_that_it_ends(
+    deployer: World, cluster: simulator.SimulatedCluster, /, policy: str, text: str
+) -> None:
+    requests = {"resources": {"requests": {"cpu": "100m"}}}
+    body = daemonset("one", containers=[{"name": "agent", "image": "agent:1", **requests}])
+    if policy:
+        body["metadata"]["annotations"] = {names.PRUNE: policy}
+    await deployer.apply({**KEPT, "one.yaml": body, "two.yaml": config_map("two")})
+    plan = (await deployer.draft(KEPT, "second", pruning(share=1.0, deletes=Limit(1.0)))).plan
+    costs = {change.key.name: change.costs for change in plan.writes}
+    assert set(costs) == {"one", "two"}
+    assert costs["two"] == ()
+    assert (request_costs.line(costs["one"]) if costs["one"] else "") == (
+        f"requests {text} over all its nodes" if text else ""
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from gitops_ds.deploy.plan import side_by_side_diff
 from gitops_ds.deploy.plan.side_by_side_diff import DiffRow
 
@@ -120,3 +122,25 @@ def test_each_line_of_a_block_has_its_own_number() -> None:
         ("gone", "  - 3", ""),
     ]
     assert DiffRow("skipped") == DiffRow("skipped", "", "", 0, 0, 0)
+
+
+@pytest.mark.parametrize("wanted", [5, None, {}, {"name": "a"}])
+def test_a_value_of_another_type_is_shown_with_all_fields(wanted: Any) -> None:
+    live = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}, "spec": {"l": [{"b": 1}]}}
+    rows = side_by_side_diff.compare(live, {**live, "spec": {"l": wanted}}).rows
+    assert "  - b: 1" in [row.left for row in rows if row.kind != "same"]
+    rows = side_by_side_diff.compare({**live, "spec": {"l": wanted}}, live).rows
+    assert "  - b: 1" in [row.right for row in rows if row.kind != "same"]
+
+
+def test_changes_at_both_ends_of_a_long_list_leave_the_equal_items_between_them() -> None:
+    def body(*items: int) -> dict[str, Any]:
+        return {
+            "apiVersion": "v1",
+            "kind": "X",
+            "metadata": {"name": "x"},
+            "spec": {"l": [items[0], *[0] * 300, items[1]]},
+        }
+
+    rows = changed(body(1, 2), body(3, 4))
+    assert [(row.left, row.right) for row in rows] == [("  - 1", "  - 3"), ("  - 2", "  - 4")]

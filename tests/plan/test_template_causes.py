@@ -22,7 +22,8 @@ from gitops_ds.core.sources.source_tree import CommitInfo
 from gitops_ds.core.values import replace
 from gitops_ds.rollouts.staging import git_template, template_causes
 from gitops_ds.rollouts.staging.template_causes import BranchLine, WantedCause
-from tests.plan.staged_objects import KEY, bundle, live, manifest
+from gitops_ds.rollouts.state import halted_templates, keys
+from tests.plan.staged_objects import KEY, bundle, live, live_object, manifest
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
 OWN, SHARED, OTHER = "agents/agent/ds.yaml", "clusters/main.yaml", "agents/other/ds.yaml"
@@ -204,7 +205,13 @@ def test_a_revert_goes_back_beyond_a_template_that_was_halted(
     history = TemplateHistory(TemplateProof("p", "c0", source="proven"), halted=(halted,))
     state = DeployerState(causes={KEY: TemplateCause("before", "c1")}, templates={KEY: history})
     found = template_causes.wanted(bundle(manifest("2")), state, live(None))[KEY]
-    assert (found.goal, found.skips_before) == (("proven", True) if skips else ("before", False))
+    expected = ("proven", True) if skips else ("before", False)
+    assert (found.goal, found.skips_before) == expected
+    # or only the DaemonSet states it, after the state was lost
+    there = live_object("1", annotations={keys.HALTED: halted_templates.encoded([halted])})
+    state = replace(state, templates={KEY: TemplateHistory(history.proof)})
+    found = template_causes.wanted(bundle(manifest("2")), state, live(there))[KEY]
+    assert (found.goal, found.skips_before) == expected
 
 
 def test_a_commit_that_an_earlier_version_recorded_is_known_but_not_exact() -> None:

@@ -19,6 +19,7 @@ from gitops_ds.core.rollouts.rollout_gates import (
     WebhookRequest,
 )
 from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep, StageState
+from gitops_ds.core.values import replace
 from gitops_ds.rollouts.decisions import measured_gates
 from tests.daemonset.world import node
 from tests.profiles import examples
@@ -66,6 +67,20 @@ def test_an_exceeded_bound_halts_with_the_evidence_and_the_revert_ignores_gates(
     rollout.run()
     assert rollout.on(SECOND) == set()
     assert len(rollout.asked) == count
+
+
+@pytest.mark.parametrize(
+    ("touched", "words"), [(1, ", on node-000"), (2, ", on node-000 and 1 other node")]
+)
+def test_the_message_of_a_failed_gate_counts_its_nodes(touched: int, words: str) -> None:
+    def measure(request: GateRequest, now: float) -> Reading:
+        nodes = frozenset(request.subject.nodes)
+        return Reading(now, nodes, (GateSample(7 if len(nodes) == touched else 1),))
+
+    rollout = world(FLOW, measure)
+    rollout.until(lambda: rollout.halt is not None)
+    assert rollout.halt is not None
+    assert rollout.halt.message.endswith(f"is not below 5{words}")
 
 
 def test_no_data_holds_before_a_further_node_is_touched_and_is_overdue_after_the_deadline() -> None:
@@ -126,6 +141,25 @@ def test_a_failure_counts_after_the_whole_time_of_for_and_any_other_reading_begi
     began = rollout.now
     rollout.until(lambda: rollout.halt is not None)
     assert 45 <= rollout.now - began <= 90
+
+
+def test_a_gate_that_was_within_its_bounds_for_the_whole_time_is_measured_once_more() -> None:
+    rollout = world({**FLOW, "for": "2m"}, values(1))
+    rollout.until(lambda: rollout.hold == "gate flow is within its bounds")
+    (record,) = rollout.stages.record.gates.values()
+    rollout.readings = {
+        probe: replace(one, at=record.since) for probe, one in rollout.readings.items()
+    }
+    inputs = rollout.inputs()
+    assert inputs is not None
+    for seconds, reason, ends in (
+        (119.0, "gate flow is within its bounds", True),
+        (120.0, "gate flow is within its bounds, and measured again", False),
+    ):
+        rollout.now = record.since + seconds
+        hold = rollout.decide(rollout.observe(), inputs).stages.hold
+        assert hold is not None
+        assert (hold.reason, hold.until is not None) == (reason, ends)
 
 
 def test_a_stage_passes_after_the_whole_time_of_for_within_the_bounds() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.core import names
+from gitops_ds.core.decision import RelabelPod
 from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
@@ -72,8 +73,8 @@ def test_the_clock_of_a_node_does_not_shorten_the_soak() -> None:
     assert "canary" in world.stages.record.passed
 
 
-@pytest.mark.parametrize("owned", [False, True])
-def test_a_pod_of_an_edit_to_the_target_is_returned_before_its_stage(owned: bool) -> None:
+def edited_to_the_target(owned: bool) -> tuple[RolloutWorld, set[str]]:
+    """A rollout with its canary, and a pod on another node that an edit to the target made."""
     policy = {"stages": [{"name": "canary", "nodes": {"count": 2}, "soak": "1h"}, "rest"]}
     world = RolloutWorld(policy, 6, owned=owned)
     canary = world.canary()
@@ -91,10 +92,26 @@ def test_a_pod_of_an_edit_to_the_target_is_returned_before_its_stage(owned: bool
     pod["metadata"]["creationTimestamp"] = timestamps.text(world.now)
     pod["spec"]["containers"][0]["image"] = SECOND
     world.start(pod)
+    return world, canary
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_a_pod_of_an_edit_to_the_target_is_returned_before_its_stage(owned: bool) -> None:
+    world, canary = edited_to_the_target(owned)
     assert len(world.on(SECOND)) == 3
     for _ in range(20):
         world.pass_time()
     assert world.on(SECOND) == canary
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_a_pod_under_the_hash_of_another_revision_keeps_it_until_the_target_is_promoted(
+    owned: bool,
+) -> None:
+    world, _ = edited_to_the_target(owned)
+    decided = world.staged_turn()
+    assert decided is not None
+    assert not any(isinstance(one, RelabelPod) for one in decided.decision.actions)
 
 
 def test_canary_nodes_that_are_replaced_by_machines_with_their_names_halt_nothing() -> None:
@@ -110,6 +127,24 @@ def test_canary_nodes_that_are_replaced_by_machines_with_their_names_halt_nothin
     assert world.stages.halt is None
     reasons = {one.reason for one in world.stages.nodes if one.node in canary}
     assert reasons == {"NodeReplaced"}
+
+
+@pytest.mark.parametrize(("per_node", "seconds"), [("10m", 120.0), ("30s", 30.0)])
+def test_a_node_starts_until_its_pod_has_had_its_time(per_node: str, seconds: float) -> None:
+    """`readyWithin` of its gate, and at most `perNode`."""
+    policy: dict[str, Any] = {"stages": [{"name": "canary", "soak": "1m"}, "rest"]}
+    gates = {"pods": {"readyWithin": "2m"}}
+    world = RolloutWorld({**policy, "gates": gates, "progress": {"perNode": per_node}}, 3)
+    (name,) = world.canary(nodes=1)
+    world.until(lambda: any(pods.pod_of(body).bound for body in world.pods.values()))
+    (body,) = (one for one in world.pods.values() if pods.pod_of(one).node == name)
+    world.start(body, ready=False)
+    del body["status"]["containerStatuses"]
+    pod, inputs = pods.pod_of(body), world.inputs()
+    assert inputs is not None
+    found = StagedNodes.of(decide.layout(world.observe()), inputs).nodes[name]
+    assert found.step is NodeStep.STARTING
+    assert found.until == failures.started(pod) + seconds
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,20 @@ from gitops_ds.core.decision import DeletePod, RecordRollout
 from gitops_ds.core.rollouts.rollout_policy import After
 from gitops_ds.core.rollouts.staged_rollout import (
     RECORD,
+    Halt,
     HoldKind,
     NodeStep,
     RolloutTarget,
     StageInputs,
+    StageState,
 )
 from gitops_ds.core.values import replace
+from gitops_ds.daemonset import decide
 from gitops_ds.kube.apimachinery import daemonsets, revisions
 from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory, RolloutSources
-from gitops_ds.rollouts.decisions import stage_inputs
+from gitops_ds.rollouts.decisions import rollout_holds, stage_inputs
+from gitops_ds.rollouts.decisions.failures import AttributedNodes
+from gitops_ds.rollouts.decisions.staged_nodes import StagedNodes
 from gitops_ds.rollouts.state import keys, rollout_annotations, target_revisions
 from gitops_ds.rollouts.state.daemonset_statements import RolloutPhase
 from tests.daemonset.world import World, daemonset, node
@@ -463,6 +468,87 @@ def test_a_rollout_knows_a_daemonset_that_was_edited_to_select_other_nodes(
     known["data"]["spec"]["template"]["spec"] |= target
     world.body["spec"]["template"]["spec"] |= edit
     assert edited(world).moved is is_moved
+
+
+def test_a_template_on_hold_takes_no_node_and_states_why() -> None:
+    world = RolloutWorld(FAST, 6)
+    world.commit(SECOND)
+    inputs = world.inputs()
+    assert inputs is not None
+    inputs = replace(inputs, held="this template was halted before: no")
+    stages = world.decide(world.observe(), inputs).stages
+    assert stages.hold is not None
+    assert (stages.hold.kind, stages.hold.reason) == (HoldKind.HALTED_BEFORE, inputs.held)
+    assert stages.take == ()
+    record = replace(inputs.record, halt=Halt(world.now, "canary", "no"))
+    stages = world.decide(world.observe(), replace(inputs, record=record)).stages
+    assert stages.hold is None, "the halt states the failure"
+    assert stages.halt == record.halt
+    assert stages.take == ()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason", "about", "until"),
+    [
+        (3599.0, "approval by team-a, team-b", "canary", 3600.0),
+        (3600.0, "approval by team-a, team-b, overdue", "canary, overdue", None),
+    ],
+)
+def test_an_approval_is_overdue_after_the_time_of_the_policy(
+    seconds: float, reason: str, about: str, until: float | None
+) -> None:
+    approval = {"from": ["team-a", "team-b"], "within": "1h"}
+    world = RolloutWorld({"stages": [{"name": "canary", "approval": approval}, "rest"]}, 3)
+    world.commit(SECOND)
+    world.one_turn()
+    began = world.stages.record.began
+    world.now = began + seconds
+    world.one_turn()
+    hold = world.stages.hold
+    assert hold is not None
+    assert (hold.kind, hold.reason, hold.about) == (HoldKind.APPROVAL, reason, about)
+    assert hold.until == (None if until is None else began + until)
+
+
+@pytest.mark.parametrize(
+    ("message", "nodes", "named", "end"),
+    [
+        ("", 1, "node-000", ""),
+        ("no room\nfor it", 3, "node-000 and 2 other nodes", ": no room\\x0afor it"),
+    ],
+)
+def test_the_hold_of_failures_that_others_cause_names_the_first_node(
+    message: str, nodes: int, named: str, end: str
+) -> None:
+    world = RolloutWorld(FAST, 6)
+    world.commit(SECOND)
+    inputs = world.inputs()
+    assert inputs is not None
+    fleet = StagedNodes.of(decide.layout(world.observe()), inputs)
+    held = [f"node-{number:03}" for number in range(nodes)]
+    failed = {
+        name: replace(fleet.nodes[name], reason="Unschedulable", message=message, cause="others")
+        for name in held
+    }
+    attributed = AttributedNodes({**fleet.nodes, **failed}, held=frozenset(held))
+    hold = rollout_holds.hold(replace(fleet, attributed=attributed))
+    assert hold is not None
+    reason = f"Unschedulable on {named}, caused by others, not by the template{end}"
+    assert (hold.kind, hold.reason) == (HoldKind.OTHERS, reason)
+    assert hold.about == "node-000/Unschedulable"
+
+
+def test_an_edit_during_a_rollout_keeps_the_passed_stages_and_opens_no_other() -> None:
+    world = RolloutWorld(FAST, 6)
+    world.canary()
+    world.until(lambda: "canary" in world.stages.record.passed)
+    inputs = world.inputs()
+    assert inputs is not None
+    stages = world.decide(world.observe(), replace(inputs, foreign=keys.PROVEN)).stages
+    assert [(one.name, one.state) for one in stages.stages] == [
+        ("canary", StageState.PASSED),
+        ("rest", StageState.HELD),
+    ]
 
 
 @both

@@ -144,6 +144,24 @@ def test_a_rollback_counts_the_nodes_whose_pods_still_end(owned: bool) -> None:
         world.now += 4
 
 
+@pytest.mark.parametrize(("seconds", "at_risk"), [(0.0, False), (1.0, True)])
+def test_at_rest_a_node_is_at_risk_while_a_pod_that_is_newer_than_the_proof_starts(
+    seconds: float, at_risk: bool
+) -> None:
+    world = RolloutWorld(FAST, 4)
+    world.commit(SECOND)
+    world.run()
+    inputs = world.inputs()
+    assert inputs is not None
+    assert not inputs.target.staged
+    (last,) = [pod for pod in world.pods.values() if pod["spec"]["nodeName"] == "node-003"]
+    last["metadata"]["creationTimestamp"] = timestamps.text(inputs.target.since + seconds)
+    world.start(last, ready=False)
+    found = fleet(world)
+    assert found.nodes["node-003"].step is NodeStep.STARTING
+    assert found.risky == ({"node-003"} if at_risk else set())
+
+
 def test_a_node_that_is_not_ready_is_not_at_risk_while_its_pod_is_ready() -> None:
     world = RolloutWorld(FAST, 10)
     world.commit(SECOND)

@@ -159,7 +159,7 @@ def effect(
     infos = {commit.info.id: commit.info for commit in line.commits}
     theirs = set[Key]()
     for part in plan:
-        parents = infos[part.commit].parents[:1]
+        parents = infos[part.commit].parents
         earlier = rendered.get(parents[0]) if parents else None
         if (later := rendered.get(part.commit)) is not None and earlier is not None:
             theirs |= _changed(earlier, later)
@@ -230,7 +230,7 @@ def reason(halted: HaltedRollout) -> str:
 
 def quoted(text: str) -> str:
     """The text as a block of code in Markdown, without links, images and mentions."""
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    fence = "`" * (1 + max([2, *map(len, re.findall("`+", text))]))
     return f"{fence}text\n{text}\n{fence}"
 
 
