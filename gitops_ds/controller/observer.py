@@ -200,7 +200,7 @@ class Observer:
         unknown one. It visits no pod: events of the pods of all DaemonSets arrive.
         """
         daemonset = self.cache.daemonset(key)
-        if daemonset is None or self.cache.has_gated_pods:
+        if daemonset is None or self.cache.gated:
             return True
         announced = self.as_announced(daemonset, ())
         return any(

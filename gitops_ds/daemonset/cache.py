@@ -20,12 +20,11 @@ from gitops_ds.daemonset.memory import LAPSES_AFTER, DaemonSetMemories, PendingW
 from gitops_ds.kube.apimachinery import (
     daemonsets,
     foreign_bodies,
-    node_eligibility,
     nodes,
     pods,
     revisions,
 )
-from gitops_ds.kube.apimachinery.node_eligibility import Placement, Placer
+from gitops_ds.kube.apimachinery.node_eligibility import Placement, Placers
 from gitops_ds.rollouts.state import daemonset_statements, target_revisions
 
 WATCHED = (NODE, DAEMONSET, CONTROLLER_REVISION, POD)
@@ -40,6 +39,7 @@ class Cache:
 
     def __init__(self) -> None:
         self.by_node: indexes.PodsByNode | None = None
+        self.gated = indexes.GatedPods()
         self.attested: Callable[[DaemonSet, Revision], Revision] = lambda _, revision: revision
         self._daemonsets: dict[Key, DaemonSet] = {}
         self._nodes: dict[str, Node] = {}
@@ -52,11 +52,10 @@ class Cache:
         self._revisions: indexes.Owned[Revision] = indexes.Owned(
             lambda revision: revision.uid, indexes.scope_of_revision
         )
-        self._gated: set[str] = set()  # the UIDs of pods with our scheduling gate
         self._written_pods: PendingWrites[Pod] = PendingWrites()
         self._written_revisions: PendingWrites[Revision] = PendingWrites()
         self._written_daemonsets: PendingWrites[DaemonSet] = PendingWrites()
-        self._placers: dict[str, tuple[Body, Placer]] = {}
+        self._placers = Placers()
         self._memories = DaemonSetMemories()
         self._listed: set[Resource] = set()
         self._moved: set[Key] = set()
@@ -108,7 +107,7 @@ class Cache:
             self._daemonsets = {daemonset.key: daemonset for daemonset in fresh}
             self._written_daemonsets.reset(version)
             self._memories.forget_all_but({daemonset.uid for daemonset in fresh})
-            self._placers, self._wanted = {}, {}  # of the templates of earlier objects
+            self._placers, self._wanted = Placers(), {}  # of the templates of earlier objects
         elif resource == NODE:
             by_name = {node.name: node for node in map(nodes.node_of, items)}
             if self.by_node is not None:
@@ -120,7 +119,7 @@ class Cache:
             for pod in self._pods.replace(map(pods.pod_of, items)):
                 self._vanish(pod)
             self._busy.replace(self._pods)
-            self._gated = {pod.uid for pod in self._pods if pod.gated}
+            self.gated.replace(self._pods)
             if self.by_node is not None:
                 self.by_node.replace(self._pods)
             self._written_pods.reset(version)
@@ -164,8 +163,7 @@ class Cache:
         if resource == POD:
             pod = pods.pod_of(body)
             self._written_pods.wrote(uid, pod, version, now)
-            if pod.gated:
-                self._gated.add(pod.uid)
+            self.gated.changed(pod)
             self._moved |= self._owners(pod.owner, pod.namespace)
         elif resource == CONTROLLER_REVISION:
             revision = revisions.revision_of(body)
@@ -215,11 +213,6 @@ class Cache:
     def pods_of(self, daemonset: DaemonSet) -> Sequence[Pod] | None:
         """Its own pods and the orphans that it selects; None before all kinds were listed."""
         return self._candidate_pods(daemonset) if self.synced else None
-
-    @property
-    def has_gated_pods(self) -> bool:
-        """Whether a pod of any DaemonSet has our scheduling gate."""
-        return bool(self._gated)
 
     def daemonset(self, key: Key) -> DaemonSet | None:
         """The DaemonSet after the own writes; None if it is unknown."""
@@ -337,7 +330,7 @@ class Cache:
         before = self._daemonsets.get(daemonset.key)
         if before is not None and (gone or before.uid != daemonset.uid):
             self._memories.forget(before.uid)
-            self._placers.pop(before.uid, None)
+            self._placers.forget(before.uid)
             self._wanted.pop(before.uid, None)
         if gone:
             if before is None or before.uid == daemonset.uid:
@@ -378,14 +371,7 @@ class Cache:
         }
 
     def _place(self, daemonset: DaemonSet, node: Node | None) -> Placement | None:
-        if node is None:
-            return None
-        match self._placers.get(daemonset.uid):
-            case (template, placer) if template is daemonset.template:
-                return placer.place(node)
-        placer = node_eligibility.read(daemonset.template)
-        self._placers[daemonset.uid] = daemonset.template, placer
-        return placer.place(node)
+        return None if node is None else self._placers.of(daemonset).place(node)
 
     def _pod(self, pod: Pod, gone: bool) -> set[Key]:
         """An event of a pod affects its owner, and of an orphan all DaemonSets that select it; a
@@ -393,10 +379,7 @@ class Cache:
         """
         before = self._pods.drop(pod.uid) if gone else self._pods.put(pod)
         self._busy.changed(before, None if gone else pod)
-        if pod.gated and not gone:
-            self._gated.add(pod.uid)
-        else:
-            self._gated.discard(pod.uid)
+        self.gated.changed(pod, gone=gone)
         if self.by_node is not None:
             self.by_node.changed(before, None if gone else pod)
         if gone:

@@ -103,6 +103,24 @@ def _node_of(pod: Pod | None) -> str:
     return pod.node
 
 
+class GatedPods:
+    """The pods with our scheduling gate."""
+
+    def __init__(self) -> None:
+        self._uids: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._uids)
+
+    def replace(self, pods: Iterable[Pod]) -> None:
+        """Replaces all known pods."""
+        self._uids = {pod.uid for pod in pods if pod.gated}
+
+    def changed(self, pod: Pod, *, gone: bool = False) -> None:
+        """Handles an event of one pod."""
+        (self._uids.add if pod.gated and not gone else self._uids.discard)(pod.uid)
+
+
 def first_bound(pods: Iterable[Pod], since: Mapping[str, float]) -> Mapping[str, str]:
     """By node, the first pod that was bound to it since a time and has not ended."""
     first: dict[str, tuple[float, str]] = {}

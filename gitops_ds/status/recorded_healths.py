@@ -50,31 +50,31 @@ async def read(
     }
 
 
-class _Condition(msgspec.Struct, frozen=True):
+class _ReadyCondition(msgspec.Struct, frozen=True):
     status: str
     message: str
 
 
-class _Record(msgspec.Struct, frozen=True, rename={"daemonset": "daemonSet"}):
+class _RecordedStatus(msgspec.Struct, frozen=True, rename={"daemonset": "daemonSet"}):
     """The fields of a record that are read here."""
 
     daemonset: Mapping[str, Any]
     commit: str
     health: HealthState
-    conditions: tuple[_Condition, ...]
+    conditions: tuple[_ReadyCondition, ...]
 
 
-def _record(body: Body, owner: str) -> _Record | None:
+def _record(body: Body, owner: str) -> _RecordedStatus | None:
     """The record in a ConfigMap, None if it is malformed, or of another owner."""
     if (body["metadata"].get("labels") or {}).get(status_writer.OF) != owner:
         return None
     try:
-        return msgspec.json.decode(body["data"]["status.json"], type=_Record)
+        return msgspec.json.decode(body["data"]["status.json"], type=_RecordedStatus)
     except (msgspec.MsgspecError, KeyError, TypeError):
         return None
 
 
-def _health(seen: Observation, record: _Record) -> Health | None:
+def _health(seen: Observation, record: _RecordedStatus) -> Health | None:
     """The recorded health, None if it is not that of a healthy DaemonSet at rest."""
     daemonset, counts = seen.daemonset, seen.daemonset.counts or Counts()
     nodes, annotations = counts.desired, daemonset.annotations

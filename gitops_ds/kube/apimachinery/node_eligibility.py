@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from gitops_ds.core.daemonset import DaemonSet
 from gitops_ds.core.live import Node, Taint
 from gitops_ds.core.objects import Body
 from gitops_ds.core.sources.bundle import Requirement
@@ -174,6 +175,25 @@ def read(template: Body) -> Placer:
         required_terms(spec),
         tuple(daemon_tolerations(spec)),
     )
+
+
+class Placers:
+    """The placers of DaemonSets, parsed once for each template."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Body, Placer]] = {}  # by UID
+
+    def of(self, daemonset: DaemonSet) -> Placer:
+        """That of its present template."""
+        template, placer = self._known.get(daemonset.uid, (None, None))
+        if placer is None or template is not daemonset.template:
+            placer = read(daemonset.template)
+            self._known[daemonset.uid] = daemonset.template, placer
+        return placer
+
+    def forget(self, uid: str) -> None:
+        """Drops that of a deleted DaemonSet."""
+        self._known.pop(uid, None)
 
 
 def required_terms(pod_spec: Body) -> tuple[Term, ...] | None:
