@@ -165,6 +165,7 @@ LIMITS = [
             ({"matchLabels": {"kubernetes.io/metadata.name": "gitops-ds"}}, True),
             ({"matchLabels": {"team": "a"}}, True),
             ({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]}, True),
+            ({"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}, True),
         )
     ),
 ]
