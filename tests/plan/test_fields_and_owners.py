@@ -154,6 +154,16 @@ def test_the_authors_of_fields_are_named_the_latest_first() -> None:
     assert [author.manager for author in drift.authors(live, changes)] == ["second", "first"]
 
 
+def test_a_member_of_a_list_that_git_no_longer_has_goes_alone() -> None:
+    ours = {"f:spec": {"f:items": {member(name=name): {".": {}, "f:name": {}} for name in "ac"}}}
+    live = managed(
+        entry(names.FIELD_MANAGER, ours, operation="Apply"),
+        **items({"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "d"}),
+    )
+    kept = ownership.without_abandoned(live, items({"name": "c"}), live)
+    assert kept["spec"]["items"] == [{"name": "b"}, {"name": "c"}, {"name": "d"}]
+
+
 def test_a_migration_takes_added_fields_from_people_but_not_from_controllers_and_subresources() -> (
     None
 ):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.core.decision import RecordRollout
+from gitops_ds.core.decision import PromoteRevision, RecordRollout
 from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.rollouts.staged_rollout import (
     NodeProgress,
@@ -100,6 +100,22 @@ def test_the_template_is_written_after_half_of_the_nodes_and_the_rest_keeps_its_
     assert len(kept) >= 6
     assert world.most_at_risk <= 2
     assert world.numbers() == [1, 2]
+
+
+@both
+def test_the_target_is_promoted_with_most_nodes_and_proved_with_all(owned: bool) -> None:
+    world = RolloutWorld(LATE, 10, owned=owned)
+    world.commit(SECOND)
+    found = list[tuple[str, bool]]()
+    while keys.TARGET in world.body["metadata"]["annotations"]:
+        world.pass_time()
+        assert world.last is not None
+        found += [
+            (one.why, bool(one.proof))
+            for one in world.last.decision.actions
+            if isinstance(one, PromoteRevision)
+        ]
+    assert found == [("most nodes are updated", False), ("the rollout is complete", True)]
 
 
 @both

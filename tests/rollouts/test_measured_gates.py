@@ -142,6 +142,20 @@ def test_no_data_passes_or_fails_by_the_policy() -> None:
     assert len(rollout.on(SECOND)) == 1
 
 
+@pytest.mark.parametrize(("rule", "seconds"), [("fail", 120.0), ("hold", 600.0)])
+def test_after_a_restart_a_gate_without_data_ends_at_the_same_time(
+    rule: str, seconds: float
+) -> None:
+    gate = {**FLOW, "noData": rule, "for": "2m"}
+    rollout = world(gate, no_data, progress={"deadline": "10m"})
+    rollout.until(lambda: "no data" in rollout.hold)
+    (record,) = rollout.stages.record.gates.values()
+    assert rollout.ends == record.since + seconds
+    rollout.restart()
+    rollout.one_turn()
+    assert rollout.ends == record.since + seconds
+
+
 @pytest.mark.parametrize("rule", ["hold", "fail", "pass"])
 def test_without_settings_the_rollout_holds_regardless_of_the_meaning_of_no_data(rule: str) -> None:
     def unavailable(request: GateRequest, now: float) -> Reading:

@@ -10,7 +10,7 @@ import pytest
 
 from gitops_ds.core import names
 from gitops_ds.core.decision import RelabelPod
-from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep
+from gitops_ds.core.rollouts.staged_rollout import Halt, NodeProgress, NodeStep
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.kube.apimachinery import nodes, pod_contents, pods, timestamps
@@ -73,9 +73,15 @@ def test_the_clock_of_a_node_does_not_shorten_the_soak() -> None:
     assert "canary" in world.stages.record.passed
 
 
-def edited_to_the_target(owned: bool) -> tuple[RolloutWorld, set[str]]:
+CANARY: dict[str, Any] = {
+    "stages": [{"name": "canary", "nodes": {"count": 2}, "soak": "1h"}, "rest"]
+}
+
+
+def edited_to_the_target(
+    owned: bool, policy: dict[str, Any] = CANARY
+) -> tuple[RolloutWorld, set[str]]:
     """A rollout with its canary, and a pod on another node that an edit to the target made."""
-    policy = {"stages": [{"name": "canary", "nodes": {"count": 2}, "soak": "1h"}, "rest"]}
     world = RolloutWorld(policy, 6, owned=owned)
     canary = world.canary()
     edited = copy.deepcopy(
@@ -102,6 +108,29 @@ def test_a_pod_of_an_edit_to_the_target_is_returned_before_its_stage(owned: bool
     for _ in range(20):
         world.pass_time()
     assert world.on(SECOND) == canary
+
+
+@pytest.mark.parametrize(
+    ("halt", "held", "is_returned"),
+    [
+        (None, "", False),  # it is updated in its stage
+        (Halt(1.0, "wide", "no"), "", True),
+        (None, "its template was halted before", True),
+    ],
+)
+def test_a_pod_of_an_edit_to_the_target_is_returned_when_the_rollout_is_halted(
+    halt: Halt | None, held: str, is_returned: bool
+) -> None:
+    pace = {"start": 2, "factor": 1}
+    wide = {"name": "wide", "nodes": {"count": 6}, "soak": "1h", "pace": pace}
+    policy = {"stages": [wide], "limits": {"atRisk": {"cluster": 2}}}
+    world, canary = edited_to_the_target(owned=False, policy=policy)
+    (edited,) = world.on(SECOND) - canary
+    inputs = world.inputs()
+    assert inputs is not None
+    inputs = replace(inputs, record=replace(inputs.record, halt=halt), held=held)
+    returned = pinned_pods.decide_pinned(world.observe(), inputs).stages.returned
+    assert returned == ((edited,) if is_returned else ())
 
 
 @pytest.mark.parametrize("owned", [False, True])
