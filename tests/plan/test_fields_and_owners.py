@@ -154,6 +154,29 @@ def test_the_authors_of_fields_are_named_the_latest_first() -> None:
     assert [author.manager for author in drift.authors(live, changes)] == ["second", "first"]
 
 
+def test_a_member_of_a_list_that_git_no_longer_has_goes_alone() -> None:
+    ours = {"f:spec": {"f:items": {member(name=name): {".": {}, "f:name": {}} for name in "ac"}}}
+    live = managed(
+        entry(names.FIELD_MANAGER, ours, operation="Apply"),
+        **items({"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "d"}),
+    )
+    kept = ownership.without_abandoned(live, items({"name": "c"}), live)
+    assert kept["spec"]["items"] == [{"name": "b"}, {"name": "c"}, {"name": "d"}]
+
+
+def test_a_migration_takes_added_fields_from_people_but_not_from_controllers_and_subresources() -> (
+    None
+):
+    fields = {"f:spec": {"f:x": {}, "f:y": {}}}
+    person, alone = entry("kubectl-edit", fields), entry("kubectl-patch", {"f:spec": {"f:x": {}}})
+    scale = entry("kubectl-scale", {"f:spec": {"f:x": {}}}, subresource="scale")
+    controller = entry("vpa", fields)
+    live = managed(person, alone, scale, controller, apiVersion="v1")
+    first, *rest = ownership.migrated(live, {"f:spec": {"f:x": {}}})
+    assert first["fieldsV1"] == {"f:spec": {"f:x": {}}}
+    assert rest == [{**person, "fieldsV1": {"f:spec": {"f:y": {}}}}, scale, controller]
+
+
 def test_a_migration_takes_over_exactly_the_fields_of_client_side_applies() -> None:
     ours = entry(names.FIELD_MANAGER, {"f:spec": {"f:x": {}}}, operation="Apply")
     status = entry(names.FIELD_MANAGER, {"f:status": {}}, operation="Apply", subresource="status")

@@ -8,10 +8,15 @@ import pytest
 
 from gitops_ds.core.cluster import Identity
 from gitops_ds.core.objects import Key
+from gitops_ds.core.skip_reasons import SkipReason
 from gitops_ds.core.values import replace
+from gitops_ds.deploy.plan import refusals
 from gitops_ds.ownership import own_objects, permissions
+from gitops_ds.ownership.object_owner import Stamp
+from gitops_ds.ownership.options import ApplyOptions, PlanContext
 from gitops_ds.ownership.own_objects import OwnAccount
 from gitops_ds.ownership.permissions import AllowList
+from tests.plan.staged_objects import bundle, manifest
 
 RBAC, FLOW = "rbac.authorization.k8s.io", "flowcontrol.apiserver.k8s.io"
 ADMISSION = "admissionregistration.k8s.io"
@@ -160,6 +165,7 @@ LIMITS = [
             ({"matchLabels": {"kubernetes.io/metadata.name": "gitops-ds"}}, True),
             ({"matchLabels": {"team": "a"}}, True),
             ({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]}, True),
+            ({"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}, True),
         )
     ),
 ]
@@ -277,3 +283,15 @@ def test_the_refusal_of_admission_names_the_namespace_to_leave_out_if_there_is_o
     assert found is not None
     assert f"it matches writes of gitops-ds: {resource}" in found.message
     assert ("leave out gitops-ds with a namespaceSelector" in found.message) is advice
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_binding_of_the_service_is_not_taken_over_by_a_harmless_one_of_its_name(
+    is_there: bool,
+) -> None:
+    key = Key(RBAC, "RoleBinding", "logging", "readers")
+    one = replace(manifest("1", key), body={"subjects": []})
+    old = {"subjects": [subject("ServiceAccount", "gitops-ds", "gitops-ds")]} if is_there else None
+    context = PlanContext(Stamp("test"), ApplyOptions(allowed=AllowList(own=IN_CLUSTER)))
+    skipped = refusals.refusal(one, bundle(one), old, context)
+    assert (skipped and skipped.reason) == (SkipReason.NOT_ALLOWED if is_there else None)

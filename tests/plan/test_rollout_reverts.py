@@ -128,8 +128,9 @@ def test_a_revert_counts_by_its_content_not_by_its_message(template: str, settle
         ({"_1": "PB", "_2": "HC", "revert": "PB"}, "B", RevertEffect(other=(BESIDE,))),
         ({"_1": "PB", "_2": "HC", "revert": "PB"}, "C", RevertEffect(proven=(BESIDE,))),
         ({"_1": "PB", "_2": "HB", "revert": "PA"}, "A", RevertEffect(foreign=(BESIDE,))),
+        ({"_2": "HC", "revert": "PB"}, "B", RevertEffect(foreign=(BESIDE,))),
     ],
-    ids=["alone", "of the same commit", "proven", "of another commit"],
+    ids=["alone", "of the same commit", "proven", "of another commit", "before it unknown"],
 )
 def test_a_revert_is_judged_by_what_it_renders_to(
     templates: dict[str, str], proven: str, expected: RevertEffect

@@ -16,7 +16,7 @@ from gitops_ds.deploy.plan import rollout_uses
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import ApplyOptions, PlanContext
 from gitops_ds.rollouts.state import keys
-from tests.plan.staged_objects import KEY, bundle, live_object, manifest
+from tests.plan.staged_objects import KEY, bundle, live, live_object, manifest, target
 
 CONFIG = Key("", "ConfigMap", "infra", "settings")
 SECRET = Key("", "Secret", "infra", "settings")
@@ -99,3 +99,14 @@ def test_a_namespace_is_kept_while_an_object_inside_it_is_used_and_no_other() ->
         (*spaces, CONFIG), bundle(manifest("1")), cluster, PlanContext(Stamp("test"))
     )
     assert {skip.key for skip in found} == {spaces[0], CONFIG}
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_what_the_target_revision_uses_is_kept_while_it_is_the_target(is_named: bool) -> None:
+    two = target("2")
+    two = replace(two, template=using(live_object("2"))["spec"]["template"])
+    old = live_object("1", two.name if is_named else "agent-3")
+    cluster = replace(live(old, two), revisions={})
+    context = PlanContext(Stamp("test"), ApplyOptions())
+    found = rollout_uses.refusals((CONFIG, SECRET), bundle(manifest("3")), cluster, context)
+    assert {skip.key: skip.reason for skip in found} == (USED if is_named else {})

@@ -538,3 +538,37 @@ def test_the_words_of_a_plan_are_those_of_existing_daemonsets_with_a_policy() ->
     assert words == "starts at the canary: this template is not proven"
     assert staging.words(one, live(None), CONTEXT) == {}
     assert staging.words(replace(one, rollouts={}), cluster, CONTEXT) == {}
+
+
+def test_a_rendered_commit_has_the_digests_of_all_manifests_and_of_templates() -> None:
+    config = manifest("2", Key("", "ConfigMap", "infra", "agent"))
+    one = manifest("2")
+    found = git_template.rendered(bundle(one, config))
+    assert found.manifests == {KEY: one.digest, config.key: config.digest}
+    assert found.templates == {KEY: git_template.digest(one)}
+
+
+@pytest.mark.parametrize(("tag", "is_same_name"), [("2", True), ("3", False)])
+def test_a_revision_with_the_name_of_the_target_is_written_again_only_with_its_template(
+    tag: str, is_same_name: bool
+) -> None:
+    """Another writer removed the digest from its annotations, or made one with another template."""
+    other = replace(target(tag), name=TWO.name)
+    del other.raw["metadata"]["annotations"][keys.TEMPLATE_DIGEST]
+    cluster = replace(
+        live(live_object("1"), ONE, other), revision_names=frozenset({(KEY.namespace, TWO.name)})
+    )
+    staged = staging.staged(bundle(manifest("2")), cluster, recorded(PROVEN_ONE), answer("2"))
+    _, revision = written(staged)
+    assert revision is not None
+    assert (revision.key.name == TWO.name) is is_same_name
+
+
+def test_a_commit_on_hold_keeps_the_template_that_the_daemonset_got_early() -> None:
+    cluster = live(live_object("2", TWO.name), ONE, target("2", EARLY, promoted=True))
+    stamp = replace(CONTEXT.stamp, causes={KEY: TemplateCause("2", "c2")})
+    context = replace(recorded(PROVEN_ONE), stamp=stamp, options=ApplyOptions(held=("c2",)))
+    staged = staging.staged(bundle(manifest("2")), cluster, context, answer("2"))
+    assert [one.reason for one in staged.bundle.refusals] == [SkipReason.HELD]
+    daemonset, _ = written(staged)
+    assert (tag_of(daemonset.body), annotated(daemonset)[keys.TARGET]) == ("2", TWO.name)

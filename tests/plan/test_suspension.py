@@ -75,6 +75,9 @@ def test_the_message_has_the_reason_of_the_suspension() -> None:
     live, mine = suspended(), config_map("mine")
     live["metadata"]["annotations"][names.SUSPEND_REASON] = "incident\n42"
     changes = [change(daemonset(), "a"), change(mine, "a")]
+    messages = [one.message for one in refusals.of_suspended(changes, {AGENT: live})]
+    assert messages[0].startswith(f"{AGENT} is unchanged: it is suspended")
+    assert messages[1].startswith(f"{key_of(mine)} is unchanged: {AGENT} is suspended")
     for one in refusals.of_suspended(changes, {AGENT: live}):
         assert one.message.endswith(" is suspended (`gitops-ds resume agent`): incident\\x0a42")
     (one,) = refusals.of_suspended(changes[:1], {AGENT: suspended()})

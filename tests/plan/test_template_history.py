@@ -296,6 +296,15 @@ def test_a_halted_template_ends_with_the_commit_that_replaces_it(
     assert found.ended == expected
 
 
+def test_a_template_that_comes_into_force_again_leaves_the_earlier_ones() -> None:
+    before = replace(STORED, earlier=(proof("3", 0.2), proof("4", 0.1)))
+    after = template_history.in_force(before, proof("3", 0.2), template("3"), 9.0)
+    assert after.proof == replace(proof("3", 0.2), since=9.0)
+    assert after.earlier == (replace(proof("1"), until=9.0), proof("4", 0.1))
+    again = template_history.in_force(after, after.proof, template("3"), 10.0)
+    assert again.earlier == after.earlier
+
+
 def test_a_daemonset_is_behind_the_first_commit_that_it_did_not_follow() -> None:
     following, followed = template_history.following, in_git("1").source
     applied_one = applied("1")

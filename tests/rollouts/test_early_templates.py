@@ -8,15 +8,21 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.core.decision import PromoteRevision, RecordRollout
 from gitops_ds.core.rollouts import rollout_policy
-from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep, StageState
+from gitops_ds.core.rollouts.staged_rollout import (
+    NodeProgress,
+    NodeStep,
+    RolloutRecord,
+    StageState,
+)
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.kube.apimachinery import timestamps
 from gitops_ds.rollouts.decisions import node_selection
 from gitops_ds.rollouts.decisions.failures import AttributedNodes
 from gitops_ds.rollouts.decisions.staged_nodes import StagedNodes
-from gitops_ds.rollouts.state import keys
+from gitops_ds.rollouts.state import keys, target_revisions
 from tests.daemonset.world import node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 from tests.rollouts.test_stages import FAST
@@ -54,6 +60,23 @@ def until_early(world: RolloutWorld) -> None:
 
 
 @both
+def test_the_record_of_an_early_rollout_that_is_replaced_keeps_nothing(owned: bool) -> None:
+    world = RolloutWorld(LATE, 10, owned=owned)
+    world.commit(SECOND)
+    until_early(world)
+    (early,) = (one for one in world.observe().revisions if target_revisions.record_in(one).early)
+    world.commit("agent:3")
+    staged = world.staged_turn()
+    assert staged is not None
+    records = [one for one in staged.decision.actions if isinstance(one, RecordRollout)]
+    assert [one.why for one in records if one.key.name == early.name] == [
+        "its rollout was replaced"
+    ]
+    (after,) = (one for one in world.observe().revisions if one.name == early.name)
+    assert target_revisions.record_in(after) == RolloutRecord()
+
+
+@both
 def test_the_template_is_written_after_half_of_the_nodes_and_the_rest_keeps_its_stages(
     owned: bool,
 ) -> None:
@@ -77,6 +100,22 @@ def test_the_template_is_written_after_half_of_the_nodes_and_the_rest_keeps_its_
     assert len(kept) >= 6
     assert world.most_at_risk <= 2
     assert world.numbers() == [1, 2]
+
+
+@both
+def test_the_target_is_promoted_with_most_nodes_and_proved_with_all(owned: bool) -> None:
+    world = RolloutWorld(LATE, 10, owned=owned)
+    world.commit(SECOND)
+    found = list[tuple[str, bool]]()
+    while keys.TARGET in world.body["metadata"]["annotations"]:
+        world.pass_time()
+        assert world.last is not None
+        found += [
+            (one.why, bool(one.proof))
+            for one in world.last.decision.actions
+            if isinstance(one, PromoteRevision)
+        ]
+    assert found == [("most nodes are updated", False), ("the rollout is complete", True)]
 
 
 @both

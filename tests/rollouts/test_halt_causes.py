@@ -12,7 +12,7 @@ from gitops_ds.core.daemonset import PodCause
 from gitops_ds.core.objects import CommitId, Digest, Key
 from gitops_ds.core.rollouts.halted_rollout import HaltedRollout
 from gitops_ds.core.rollouts.rollout_policy import OnFailure, Revert
-from gitops_ds.core.rollouts.staged_rollout import Halt, StageInputs
+from gitops_ds.core.rollouts.staged_rollout import UPDATING, Halt, StageInputs
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import pod_cause
 from gitops_ds.rollouts.staging import rollout_reverts
@@ -183,6 +183,9 @@ def test_a_halted_rollout_waits_for_starting_pods_and_takes_no_node(owned: bool)
     assert world.stages.halt is None
     assert world.hold.startswith("halts after this batch: ImagePullBackOff on ")
     assert world.stages.take == ()
+    times = [one.until for one in world.stages.nodes if one.step in UPDATING]
+    assert world.stages.hold is not None
+    assert world.stages.hold.until == max(time for time in times if time is not None)
     world.slow_nodes -= slow
     for _ in range(60):
         world.pass_time()

@@ -18,6 +18,7 @@ from gitops_ds.core.rollouts.rollout_gates import (
     Reading,
     WebhookRequest,
 )
+from gitops_ds.core.rollouts.rollout_policy import NodeCount, Stage
 from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep, StageState
 from gitops_ds.core.values import replace
 from gitops_ds.rollouts.decisions import measured_gates
@@ -94,6 +95,26 @@ def test_no_data_holds_before_a_further_node_is_touched_and_is_overdue_after_the
     rollout.finish(SECOND)
 
 
+@pytest.mark.parametrize("has_passed", [True, False])
+def test_a_gate_that_a_later_policy_adds_compares_with_the_time_before_the_stage(
+    has_passed: bool,
+) -> None:
+    rollout = world(FLOW, values(1))
+    rollout.until(lambda: bool(rollout.on(SECOND)))
+    inputs = rollout.inputs()
+    assert inputs is not None
+    began = inputs.record.began
+    compared = world({**FLOW, "compare": {"before": "+30%"}}, values(1)).policy
+    stages = compared.stages
+    if has_passed:
+        stages = (Stage("earlier", nodes=NodeCount(), gates=()), *stages)
+        passed = {"earlier": began + 3.0}
+        inputs = replace(inputs, record=replace(inputs.record, passed=passed))
+    inputs = replace(inputs, policy=replace(compared, stages=stages))
+    record = rollout.decide(rollout.observe(), inputs).stages.record
+    assert record.before == {"canary": began + 3.0 if has_passed else began}
+
+
 def test_a_stage_waits_while_a_touched_node_has_no_series() -> None:
     def measure(request: GateRequest, now: float) -> Reading:
         nodes = frozenset(request.subject.nodes)
@@ -119,6 +140,20 @@ def test_no_data_passes_or_fails_by_the_policy() -> None:
     assert halt is not None
     assert "no data (Prometheus: no response in time) for 2 min" in halt.message
     assert len(rollout.on(SECOND)) == 1
+
+
+@pytest.mark.parametrize(("rule", "seconds"), [("fail", 120.0), ("hold", 600.0)])
+def test_after_a_restart_a_gate_without_data_ends_at_the_same_time(
+    rule: str, seconds: float
+) -> None:
+    gate = {**FLOW, "noData": rule, "for": "2m"}
+    rollout = world(gate, no_data, progress={"deadline": "10m"})
+    rollout.until(lambda: "no data" in rollout.hold)
+    (record,) = rollout.stages.record.gates.values()
+    assert rollout.ends == record.since + seconds
+    rollout.restart()
+    rollout.one_turn()
+    assert rollout.ends == record.since + seconds
 
 
 @pytest.mark.parametrize("rule", ["hold", "fail", "pass"])

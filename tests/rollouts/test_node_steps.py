@@ -10,7 +10,7 @@ import pytest
 
 from gitops_ds.core import names
 from gitops_ds.core.decision import RelabelPod
-from gitops_ds.core.rollouts.staged_rollout import NodeProgress, NodeStep
+from gitops_ds.core.rollouts.staged_rollout import Halt, NodeProgress, NodeStep
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.kube.apimachinery import nodes, pod_contents, pods, timestamps
@@ -73,9 +73,15 @@ def test_the_clock_of_a_node_does_not_shorten_the_soak() -> None:
     assert "canary" in world.stages.record.passed
 
 
-def edited_to_the_target(owned: bool) -> tuple[RolloutWorld, set[str]]:
+CANARY: dict[str, Any] = {
+    "stages": [{"name": "canary", "nodes": {"count": 2}, "soak": "1h"}, "rest"]
+}
+
+
+def edited_to_the_target(
+    owned: bool, policy: dict[str, Any] = CANARY
+) -> tuple[RolloutWorld, set[str]]:
     """A rollout with its canary, and a pod on another node that an edit to the target made."""
-    policy = {"stages": [{"name": "canary", "nodes": {"count": 2}, "soak": "1h"}, "rest"]}
     world = RolloutWorld(policy, 6, owned=owned)
     canary = world.canary()
     edited = copy.deepcopy(
@@ -102,6 +108,29 @@ def test_a_pod_of_an_edit_to_the_target_is_returned_before_its_stage(owned: bool
     for _ in range(20):
         world.pass_time()
     assert world.on(SECOND) == canary
+
+
+@pytest.mark.parametrize(
+    ("halt", "held", "is_returned"),
+    [
+        (None, "", False),  # it is updated in its stage
+        (Halt(1.0, "wide", "no"), "", True),
+        (None, "its template was halted before", True),
+    ],
+)
+def test_a_pod_of_an_edit_to_the_target_is_returned_when_the_rollout_is_halted(
+    halt: Halt | None, held: str, is_returned: bool
+) -> None:
+    pace = {"start": 2, "factor": 1}
+    wide = {"name": "wide", "nodes": {"count": 6}, "soak": "1h", "pace": pace}
+    policy = {"stages": [wide], "limits": {"atRisk": {"cluster": 2}}}
+    world, canary = edited_to_the_target(owned=False, policy=policy)
+    (edited,) = world.on(SECOND) - canary
+    inputs = world.inputs()
+    assert inputs is not None
+    inputs = replace(inputs, record=replace(inputs.record, halt=halt), held=held)
+    returned = pinned_pods.decide_pinned(world.observe(), inputs).stages.returned
+    assert returned == ((edited,) if is_returned else ())
 
 
 @pytest.mark.parametrize("owned", [False, True])
@@ -166,6 +195,31 @@ def test_a_node_is_another_machine_if_it_is_newer_than_the_pod_that_it_runs(
     )
     layout = decide.layout(replace(seen, nodes=tuple(changed)))
     assert StagedNodes.of(layout, inputs).nodes[name].reason == reason
+
+
+@pytest.mark.parametrize(
+    ("message", "step", "cause"),
+    [
+        ("dial tcp: i/o timeout", NodeStep.SET_ASIDE, "the registry"),
+        ("manifest unknown", NodeStep.FAILED, ""),
+    ],
+)
+def test_a_pull_that_fails_by_the_registry_is_not_a_failure_of_the_template(
+    message: str, step: NodeStep, cause: str
+) -> None:
+    world = RolloutWorld({"stages": [{"name": "canary", "soak": "1h"}, "rest"]}, 3)
+    world.bad_images.add(SECOND)
+    (name,) = world.canary(nodes=1)
+    world.kubelets()
+    world.kubelets()
+    (body,) = (one for one in world.pods.values() if pods.pod_of(one).node == name)
+    (status,) = body["status"]["containerStatuses"]
+    waiting = {"reason": "ErrImagePull", "message": f'Pulling image "{SECOND}": {message}'}
+    status["state"]["waiting"] = waiting
+    inputs = world.inputs()
+    assert inputs is not None
+    found = StagedNodes.of(decide.layout(world.observe()), inputs).nodes[name]
+    assert (found.step, found.reason, found.cause) == (step, "ErrImagePull", cause)
 
 
 @pytest.mark.parametrize("owned", [False, True])
@@ -287,3 +341,51 @@ def test_a_pinned_pod_of_an_earlier_template_is_returned_if_it_is_newer_than_the
     since = inputs.target.since
     pod = replace(seen.pods[0], hash=earlier, labels={names.ROLLOUT: earlier})
     assert steps.is_abandoned(replace(pod, created=since + seconds)) is is_abandoned
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_a_node_that_was_touched_after_its_stage_passed_soaks(seconds: float) -> None:
+    world = RolloutWorld({"stages": [{"name": "canary", "soak": "1h"}, "rest"]}, 3)
+    (name,) = world.canary(nodes=1)
+    world.pass_time()
+    seen, inputs = world.observe(), world.inputs()
+    assert inputs is not None
+    (pod,) = (pod for pod in seen.pods if pod.node == name)
+    touched = failures.touched(pod)
+    pod = replace(pod, created=touched)
+    seen = replace(seen, pods=(*(one for one in seen.pods if one.uid != pod.uid), pod))
+    passed = {"canary": touched - seconds}
+    inputs = replace(inputs, record=replace(inputs.record, passed=passed))
+    layout = decide.layout(seen)
+    node_pods = next(one for one in layout.nodes if one.node == name)
+    found = NodeSteps(layout, inputs).of(node_pods, inputs.policy.stages[0], is_passed=True)
+    assert found.step is (NodeStep.SOAKING if seconds else NodeStep.PROVED)
+
+
+def test_a_proved_node_whose_pod_lost_its_readiness_has_its_time_to_get_it_back() -> None:
+    world = RolloutWorld({"stages": [{"name": "canary", "soak": "1m"}, "rest"]}, 3)
+    (name,) = world.canary(nodes=1)
+    world.until(lambda: "canary" in world.stages.record.passed)
+    world.now += 10
+    (body,) = (one for one in world.pods.values() if pods.pod_of(one).node == name)
+    world.start(body, ready=False)
+    del body["status"]["containerStatuses"]
+    lost_at, inputs = world.now, world.inputs()
+    assert inputs is not None
+    found = StagedNodes.of(decide.layout(world.observe()), inputs).nodes[name]
+    assert (found.step, found.reason) == (NodeStep.PROVED, "NotReady")
+    assert (found.until, found.ran) == (lost_at + 180.0, 0.0)
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_a_rollout_is_decided_again_at_the_end_of_a_soak(owned: bool) -> None:
+    world = RolloutWorld({"stages": [{"name": "canary", "soak": "1h"}, "rest"]}, 3, owned=owned)
+    (name,) = world.canary(nodes=1)
+    world.pass_time()
+    world.one_turn()
+    (step,) = (one for one in world.stages.nodes if one.node == name)
+    assert step.until is not None
+    world.now = step.until - 0.25
+    staged = world.staged_turn()
+    assert staged is not None
+    assert staged.decision.wake_after == 0.25

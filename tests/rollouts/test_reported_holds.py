@@ -13,9 +13,21 @@ from hypothesis import strategies as st
 
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.rollouts import RolloutHeld, StageNodesReplaced, StageOpened
-from gitops_ds.core.rollouts.staged_rollout import HoldKind, StageHold, StageInputs
+from gitops_ds.core.rollouts import rollout_policy
+from gitops_ds.core.rollouts.staged_rollout import (
+    HoldKind,
+    NodeProgress,
+    NodeStep,
+    RolloutRecord,
+    StageHold,
+    StageInputs,
+    StageProgress,
+    StagesDecision,
+    StageState,
+)
 from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory
-from gitops_ds.rollouts.decisions.rollout_holds import RETURNS, ReportedHolds
+from gitops_ds.rollouts.decisions import rollout_holds
+from gitops_ds.rollouts.decisions.rollout_holds import RETURNS, ReplacedNodes, ReportedHolds
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 from tests.rollouts.test_stages import FAST
 
@@ -135,3 +147,39 @@ def test_each_replacement_is_one_event(
     assert [(one.stage, one.lost, one.taken) for one in replaced] == [
         ("canary", (f"node-000 ({reason})",), (taken,))
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "steps", "lost"),
+    [
+        ("a", "ab", "xw", {"a": "NodeNotReady"}),
+        ("ab", "bc", ".xw", {"a": "NodeGone", "b": "NodeNotReady"}),
+        ("ab", "bc", ".sw", None),  # one of its nodes is left
+        ("ab", "abc", "sww", None),
+        ("", "a", "w", None),
+        ("a", "ab", "pw", None),  # broken before it was touched
+    ],
+)
+def test_the_nodes_of_a_stage_are_replaced_when_none_of_them_is_left(
+    before: str, now: str, steps: str, lost: dict[str, str] | None
+) -> None:
+    """`.` is a node that left the cluster."""
+    words = {
+        "x": (NodeStep.SET_ASIDE, "NodeNotReady"),
+        "p": (NodeStep.PARKED, "NodeNotReady"),
+        "s": (NodeStep.SOAKING, ""),
+        "w": (NodeStep.WAITING, ""),
+    }
+    nodes = tuple(
+        NodeProgress(name, "canary", *words[step])
+        for name, step in zip(sorted({*before, *now}), steps, strict=True)
+        if step != "."
+    )
+
+    def decision(members: str) -> StagesDecision:
+        stage = StageProgress("canary", StageState.OPEN, tuple(members))
+        return StagesDecision((), frozenset(), nodes, (stage,), 0, 1, RolloutRecord())
+
+    found = rollout_holds.replaced(rollout_policy.decode(ONE), decision(before), decision(now))
+    taken = tuple(name for name in now if name not in before)
+    assert list(found) == ([ReplacedNodes("canary", lost, taken)] if lost else [])

@@ -470,6 +470,21 @@ def test_a_rollout_knows_a_daemonset_that_was_edited_to_select_other_nodes(
     assert edited(world).moved is is_moved
 
 
+@pytest.mark.parametrize(
+    ("reason", "words"), [("too early", "suspended: too early"), ("", "suspended")]
+)
+def test_a_suspended_agent_takes_no_node_and_states_why(reason: str, words: str) -> None:
+    world = RolloutWorld(FAST, 6)
+    world.commit(SECOND)
+    inputs = world.inputs()
+    assert inputs is not None
+    world.body["metadata"]["annotations"] |= {names.SUSPEND: "true", names.SUSPEND_REASON: reason}
+    stages = world.decide(world.observe(), inputs).stages
+    assert stages.hold is not None
+    assert (stages.hold.kind, stages.hold.reason) == (HoldKind.SUSPENDED, words)
+    assert stages.take == ()
+
+
 def test_a_template_on_hold_takes_no_node_and_states_why() -> None:
     world = RolloutWorld(FAST, 6)
     world.commit(SECOND)

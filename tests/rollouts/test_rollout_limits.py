@@ -64,6 +64,24 @@ def test_a_node_is_taken_when_it_is_idle_and_the_wait_is_overdue_after_its_time(
     assert len(world.on(SECOND)) == 10
 
 
+@pytest.mark.parametrize(("seconds", "is_overdue"), [(299.0, False), (300.0, True)])
+def test_the_wait_for_idle_nodes_is_overdue_from_its_time_on(
+    seconds: float, is_overdue: bool
+) -> None:
+    world = RolloutWorld(policy("idle", until="5m"), 3)
+    world.busy = frozenset({"node-000", "node-001", "node-002"})
+    world.commit(SECOND)
+    world.one_turn()
+    began = world.stages.record.began
+    world.now = began + seconds
+    world.one_turn()
+    hold = world.stages.hold
+    assert hold is not None
+    assert hold.reason.endswith(", overdue") is is_overdue
+    assert hold.about == ("all, overdue" if is_overdue else "all")
+    assert hold.until == (None if is_overdue else began + 300.0)
+
+
 @both
 def test_a_revert_does_not_wait_for_idle_nodes(owned: bool) -> None:
     world = RolloutWorld(policy("idle"), 10, owned=owned)

@@ -234,6 +234,24 @@ def test_a_passed_stage_keeps_the_nodes_that_passed_it(
 
 
 @pytest.mark.parametrize(
+    ("count", "canary"),
+    [
+        ({"count": 1}, "a1"),
+        ({"perZone": 1}, "a1 b1"),
+        ({"perZone": 2}, "a1 a2 b1 b2"),
+        ({"perZone": 3}, "a1 a2 a3 b1 b2 b3"),
+        ({"count": 3, "perZone": 1}, "a1 a2 b1"),
+        ({"count": 1, "perZone": 2}, "a1 a2 b1 b2"),
+    ],
+)
+def test_a_stage_takes_a_number_of_nodes_of_each_zone(count: dict[str, int], canary: str) -> None:
+    nodes = [Node(name, labels={ZONE: name[0]}) for name in ("a1", "a2", "a3", "b1", "b2", "b3")]
+    policy = rollout_policy.decode({"stages": [{"name": "canary", "nodes": count}, "rest"]})
+    first, _ = stage_members.members(policy, Candidates(nodes, {}), ())
+    assert sorted(first) == canary.split()
+
+
+@pytest.mark.parametrize(
     ("labels", "canary"),
     [
         ({}, "a"),

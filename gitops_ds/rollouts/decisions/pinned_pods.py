@@ -129,7 +129,7 @@ def decide_owned(seen: Observation, inputs: StageInputs) -> StagedDecision:
 def _waits(seen: Observation, inputs: StageInputs, decided: StagesDecision) -> Iterator[float]:
     """The seconds after which time or other DaemonSets may change the decision."""
     if decided.wake_at is not None:
-        yield max(0.0, decided.wake_at - seen.now)
+        yield decided.wake_at - seen.now
     if inputs.behind or inputs.busy or inputs.halted_elsewhere:
         yield LOOK_AGAIN
     writes = inputs.policy.limits.api.writes_per_second

@@ -263,7 +263,7 @@ def replaced(
     for was, stage in zip(before.stages, now.stages, strict=False):
         taken = tuple(name for name in stage.nodes if name not in was.nodes)
         kept = [steps[name] for name in was.nodes if name in steps]
-        is_lost = was.nodes and all(node.step in APART for node in kept)
+        is_lost = all(node.step in APART for node in kept)
         if not (taken and is_lost and stage.name in counted) or stage.state is StageState.PASSED:
             continue
         lost = {node.node: node.reason for node in kept if node.step is NodeStep.SET_ASIDE}
