@@ -9,8 +9,9 @@ import pytest
 
 from gitops_ds.core import names
 from gitops_ds.core.daemonset import Owner, Phase, Pod
-from gitops_ds.core.decision import DeletePod
+from gitops_ds.core.decision import Decision, DeletePod, DeleteRevision
 from gitops_ds.core.events.base import DifferenceKind
+from gitops_ds.core.objects import Key
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide, shadow, shadow_views
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
@@ -448,3 +449,10 @@ def test_new_pods_that_failed_are_not_a_difference_before_one_that_did_not(
         if difference.what is DifferenceKind.CREATE
     ]
     assert found == (["made z-second"] if superfluous else [])
+
+
+def test_a_difference_names_five_pods_and_five_other_objects_at_most() -> None:
+    keys = [Key("apps", "ControllerRevision", "logging", f"r{number}") for number in range(7)]
+    deletes = tuple(DeleteRevision(key, "u", "") for key in keys)
+    words = shadow._wishes(Decision((deletes,)), failed=False)
+    assert words.endswith("DeleteRevision r4 and 2 more")

@@ -8,6 +8,8 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,10 @@ from gitops_ds.core import errors
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.live import Live
 from gitops_ds.core.objects import CommitId, Key
-from gitops_ds.core.rollouts.halted_rollout import BranchCommit
+from gitops_ds.core.rollouts.halted_rollout import BranchCommit, FileChange
 from gitops_ds.core.rollouts.proven_templates import ProofKind, TemplateHistory, TemplateProof
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
+from gitops_ds.core.sources.source_tree import CommitInfo
 from gitops_ds.deploy.cause_finder import CauseFinder, CommitSource
 from gitops_ds.deploy.live_state import LocatedBundle
 from gitops_ds.rollouts.staging import git_template
@@ -290,3 +293,33 @@ def test_a_history_that_is_too_large_is_read_once_for_a_commit() -> None:
 
     asyncio.run(main())
     assert starts == ["c" * 40, None] * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"), [(19, True), (20, True), (21, False), (60, False)]
+)
+def test_a_search_renders_at_most_20_commits(changes: int, expected: bool) -> None:
+    """Each commit changes a shared file, and the oldest one the template."""
+    ids = [CommitId(f"{number:040x}") for number in range(changes + 1)]
+    rendered = list[CommitId]()
+
+    async def line(since: CommitId | None, head: CommitId, most: int) -> Sequence[BranchCommit]:
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        infos = [CommitInfo(id, (before,), at, "Ada", "") for before, id in pairwise(ids)]
+        return [BranchCommit(info, "", {"shared": FileChange("a", "b")}) for info in infos[::-1]]
+
+    async def render(commits: Sequence[CommitId]) -> Mapping[CommitId, RenderedCommit]:
+        rendered.extend(commits)
+        return {
+            one: RenderedCommit({}, {AGENT: "before" if one == ids[0] else "new"})
+            for one in commits
+        }
+
+    async def main() -> None:
+        finder = CauseFinder(CommitSource(line, render))
+        wanted = {AGENT: WantedCause("new", frozenset({"shared"}))}
+        found = await finder.find(ids[0], ids[-1], wanted)
+        assert found[AGENT].exact is expected
+        assert len(rendered) == min(changes, 20)
+
+    asyncio.run(main())

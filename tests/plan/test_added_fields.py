@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.core.values import replace
 from gitops_ds.deploy.plan import added_fields
 from gitops_ds.ownership.ignore_differences import IgnoreRule
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import AddedFields, ApplyOptions, PlanContext
-from tests.plan.staged_objects import live_object, manifest
+from gitops_ds.rollouts.state import keys
+from tests.plan.staged_objects import KEY, live_object, manifest
 
 AGENT = 'k:{"name":"agent"}'
 NODE, HOST, TWO = {"f:nodeName": {}}, {"f:hostname": {}}, {"f:nodeName": {}, "f:hostname": {}}
@@ -81,3 +83,26 @@ def test_the_annotation_of_a_restart_stays_and_another_is_taken_back() -> None:
 def test_what_a_controller_added_stays() -> None:
     assert taken({"f:spec": NODE}, by="autoscaler") == {}
     assert taken({"f:spec": NODE}, IgnoreRule(managers=("kubectl-edit",))) == {}
+
+
+@pytest.mark.parametrize(
+    ("choice", "kind", "has_policy", "is_taken"),
+    [
+        (AddedFields.ALL, "DaemonSet", False, True),
+        (AddedFields.STAGED, "DaemonSet", False, False),
+        (AddedFields.STAGED, "DaemonSet", True, True),
+        (AddedFields.ALL, "Deployment", True, False),
+    ],
+)
+def test_fields_are_taken_back_from_daemonsets_by_the_choice_of_the_settings(
+    choice: AddedFields, kind: str, has_policy: bool, is_taken: bool
+) -> None:
+    live = live_object("1")
+    live["spec"]["template"]["spec"]["nodeName"] = "n1"
+    fields = {"f:spec": {"f:template": {"f:spec": NODE}}}
+    entry = {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": fields}
+    live["metadata"]["managedFields"].append(entry)
+    annotations = {keys.ROLLOUT_POLICY: "{}"} if has_policy else {}
+    one = manifest("1", replace(KEY, kind=kind), annotations=annotations)
+    context = PlanContext(Stamp("test"), ApplyOptions(added_fields=choice))
+    assert added_fields.of(one, live, context) == (fields if is_taken else {})

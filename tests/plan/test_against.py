@@ -63,6 +63,11 @@ def test_another_node_selector_removes_the_pods_of_some_nodes() -> None:
     assert gone.nodes.lost == ("node-000", "node-001")
 
 
+def test_another_object_that_leaves_is_deleted_and_no_node_loses_it() -> None:
+    (gone,) = base_diff.changes(bundle(config_map("c")), bundle(), cluster_snapshot.simulated(2))
+    assert (gone.operation, gone.key.kind, gone.nodes.lost) == (Operation.DELETE, "ConfigMap", ())
+
+
 def test_nodes_wait_for_an_agent_that_becomes_required_for_work() -> None:
     required = daemonset()
     required["metadata"]["annotations"] = {names.REQUIRED_FOR_WORK: "true"}

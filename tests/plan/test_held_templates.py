@@ -93,6 +93,14 @@ def test_a_held_template_is_not_written_unless_a_rollout_holds_it(
     assert (skipped and skipped.reason) == (SkipReason.HELD if is_held else None)
 
 
+def test_an_object_whose_kind_cannot_be_listed_is_refused_with_the_answer_of_the_api_server() -> (
+    None
+):
+    skipped = refusals.unlisted(KEY, "daemonsets is forbidden")
+    assert (skipped.reason, skipped.key) == (SkipReason.REFUSED, KEY)
+    assert skipped.message == f"{KEY} can't be read: daemonsets is forbidden"
+
+
 def test_a_manifest_of_another_source_is_not_held_by_a_commit() -> None:
     holder = ManifestOrigin(CommitId(""), "u", "ConfigMap source")
     assert held(one=replace(manifest("1"), holder=holder)) is None

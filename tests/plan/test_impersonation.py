@@ -176,7 +176,7 @@ def test_the_account_of_an_object(who: Impersonation, key: Key, user: str | None
     assert permissions.not_deletable(key, "agent", None) is None
 
 
-SERVICES = [
+SERVICES: list[tuple[Any, bool]] = [
     ({"type": "ExternalName", "externalName": "secret.kube-system.svc.cluster.local"}, False),
     ({"type": "ExternalName", "externalName": "secret.kube-system.svc"}, False),
     ({"type": "ExternalName", "externalName": "SECRET.Kube-System.SVC.cluster.local."}, False),
@@ -186,12 +186,15 @@ SERVICES = [
     ({"type": "ExternalName", "externalName": "db.example.org"}, True),
     ({"type": "ExternalName", "externalName": "svc.example.org"}, True),
     ({"type": "ClusterIP", "selector": {"app": "agent"}}, True),
+    # only an ExternalName is an alias
+    ({"type": "ClusterIP", "externalName": "secret.kube-system.svc.cluster.local"}, True),
+    ("no mapping", True),
     ({}, True),
 ]
 
 
 @pytest.mark.parametrize(("spec", "taken"), SERVICES)
-def test_an_alias_of_another_namespace_is_a_reference(spec: dict[str, Any], taken: bool) -> None:
+def test_an_alias_of_another_namespace_is_a_reference(spec: Any, taken: bool) -> None:
     one = replace(manifest("1", Key("", "Service", "a", "alias")), body={"spec": spec})
     assert (permissions.not_appliable(one, BY_NAMESPACE) is None) is taken
 

@@ -137,6 +137,19 @@ def test_a_field_that_git_drops_or_adds_is_not_held(part: str, value: Any) -> No
     assert not ownership.would_change_nothing(applied(DAEMONSET, AGENT), body)
 
 
+@pytest.mark.parametrize(
+    ("part", "field"), [("affinity", "nodeAffinity"), ("dnsConfig", "options")]
+)
+def test_a_mapping_of_nulls_is_held_while_the_cluster_has_it(part: str, field: str) -> None:
+    body = copy.deepcopy(AGENT)
+    body["spec"]["template"]["spec"][part] = {field: None}
+    live = applied(DAEMONSET, body)
+    assert live["spec"]["template"]["spec"][part] == {}
+    assert ownership.would_change_nothing(live, body)
+    del live["spec"]["template"]["spec"][part]
+    assert not ownership.would_change_nothing(live, body)
+
+
 def test_the_owned_part_has_our_fields_alone_with_their_live_values() -> None:
     live = applied(DAEMONSET, AGENT)
     template = live["spec"]["template"]

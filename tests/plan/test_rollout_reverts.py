@@ -108,6 +108,9 @@ def test_the_tip_and_the_commits_to_revert_with_those_before_them_are_rendered()
     history = line(commit(6, OTHER), commit(5, VALUES), commit(4, AGENT), commit(2, AGENT))
     found = rollout_reverts.to_render(halted(4, 2), history, id(6))
     assert found == (id(6), id(4), id(3), id(2), id(1))
+    merge = replace(commit(4, AGENT), info=replace(commit(4).info, parents=(id(2), id(3))))
+    found = rollout_reverts.to_render(halted(4), line(merge, commit(2, AGENT)), id(4))
+    assert found == (id(4), id(2)), "the branch itself has the first parent"
 
 
 @pytest.mark.parametrize(("template", "settled"), [("P", True), ("H", False)])

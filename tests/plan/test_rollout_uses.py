@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.core import names
 from gitops_ds.core.live import Live
 from gitops_ds.core.objects import Key
 from gitops_ds.core.skip_reasons import Skipped, SkipReason
 from gitops_ds.core.sources.bundle import Manifest
 from gitops_ds.core.values import replace
-from gitops_ds.deploy.plan import rollout_uses
+from gitops_ds.deploy.plan import planner, rollout_uses
 from gitops_ds.ownership.object_owner import Stamp
-from gitops_ds.ownership.options import ApplyOptions, PlanContext
+from gitops_ds.ownership.options import ApplyOptions, Guards, Limit, PlanContext
 from gitops_ds.rollouts.state import keys
 from tests.plan.staged_objects import KEY, bundle, live, live_object, manifest, target
 
@@ -110,3 +111,30 @@ def test_what_the_target_revision_uses_is_kept_while_it_is_the_target(is_named: 
     context = PlanContext(Stamp("test"), ApplyOptions())
     found = rollout_uses.refusals((CONFIG, SECRET), bundle(manifest("3")), cluster, context)
     assert {skip.key: skip.reason for skip in found} == (USED if is_named else {})
+
+
+@pytest.mark.parametrize(
+    ("prunes", "is_ending", "reasons"),
+    [
+        (True, False, [SkipReason.USED_BY_ROLLOUT]),
+        (False, False, [SkipReason.PRUNE_OFF]),  # a guard keeps it in any case
+        (True, True, []),
+    ],
+)
+def test_an_object_that_stays_or_ends_anyway_is_not_reported_as_used(
+    prunes: bool, is_ending: bool, reasons: list[SkipReason]
+) -> None:
+    metadata: dict[str, Any] = {
+        "name": CONFIG.name,
+        "namespace": CONFIG.namespace,
+        "labels": {names.OWNER_LABEL: "test"},
+    }
+    if is_ending:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    git = bundle(manifest("2", annotations={keys.TARGET: "agent-2"}))
+    cluster = Live({KEY: using(live_object("1", "agent-2")), CONFIG: config})
+    options = ApplyOptions(Guards(prune=prunes, deletes=Limit()))
+    context = PlanContext(Stamp("test"), options, inventory=frozenset({CONFIG}))
+    found = planner._deletes(git, cluster, context, {})
+    assert [one.reason for one in found.refusals] == reasons

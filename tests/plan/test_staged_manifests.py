@@ -572,3 +572,28 @@ def test_a_commit_on_hold_keeps_the_template_that_the_daemonset_got_early() -> N
     assert [one.reason for one in staged.bundle.refusals] == [SkipReason.HELD]
     daemonset, _ = written(staged)
     assert (tag_of(daemonset.body), annotated(daemonset)[keys.TARGET]) == ("2", TWO.name)
+
+
+@pytest.mark.parametrize(
+    ("exact", "known", "commits"),
+    [
+        (True, (), ("c2", "c1")),
+        (True, ("c0",), ("c2", "c1")),
+        (False, ("c0",), ("c0",)),  # a rewritten branch has the template by other commits
+        (False, (), ()),
+    ],
+)
+def test_the_recorded_target_has_the_commits_that_gave_its_template(
+    exact: bool, known: tuple[str, ...], commits: tuple[str, ...]
+) -> None:
+    source = git_template.digest(manifest("2"))
+    every = (CommitId("c2"), CommitId("c1"))
+    cause = TemplateCause(source, "c2", commits=every, exact=exact)
+    before = RecordedTemplate(identity("2"), source, "c0", commits=known)
+    history = replace(PROVEN_ONE, target=before)
+    context = replace(recorded(history), stamp=replace(CONTEXT.stamp, causes={KEY: cause}))
+    cluster = live(live_object("1", TWO.name), ONE, TWO)
+    after = staging.staged(bundle(manifest("2")), cluster, context, answer("2"))
+    kept = after.histories[KEY].target
+    assert kept is not None
+    assert kept.commits == commits

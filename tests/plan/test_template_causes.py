@@ -18,8 +18,11 @@ from gitops_ds.core.rollouts.proven_templates import (
     TemplateProof,
 )
 from gitops_ds.core.rollouts.template_cause import RenderedCommit, TemplateCause
+from gitops_ds.core.sources.bundle import ManifestOrigin
 from gitops_ds.core.sources.source_tree import CommitInfo
 from gitops_ds.core.values import replace
+from gitops_ds.ownership.object_owner import Stamp
+from gitops_ds.ownership.options import PlanContext
 from gitops_ds.rollouts.staging import git_template, template_causes
 from gitops_ds.rollouts.staging.template_causes import BranchLine, WantedCause
 from gitops_ds.rollouts.state import halted_templates, keys
@@ -229,3 +232,19 @@ def test_a_commit_that_an_earlier_version_recorded_is_known_but_not_exact() -> N
     assert known(TemplateHistory(proof, target=recorded)) == expected
     assert known(TemplateHistory(replace(proof, source="other"))) == {}
     assert known(TemplateHistory(replace(proof, commit=""))) == {}
+
+
+@pytest.mark.parametrize(
+    ("exact", "is_from_git", "commits"),
+    [(True, True, ("c1", "c0")), (False, True, ()), (True, False, ())],
+)
+def test_a_template_has_the_commits_that_certainly_gave_it(
+    exact: bool, is_from_git: bool, commits: tuple[str, ...]
+) -> None:
+    every = (CommitId("c1"), CommitId("c0"))
+    cause = TemplateCause("source", "c1", commits=every, exact=exact)
+    holder = None if is_from_git else ManifestOrigin(CommitId("c9"), "u", "ConfigMap source")
+    context = PlanContext(Stamp("test", commit="c5", causes={KEY: cause}))
+    found = git_template.read(replace(manifest("2"), holder=holder), None, context)
+    assert found.commits == commits
+    assert found.commit == ("c1" if is_from_git else "c9")

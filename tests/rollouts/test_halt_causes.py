@@ -10,11 +10,15 @@ import pytest
 
 from gitops_ds.core.daemonset import PodCause
 from gitops_ds.core.objects import CommitId, Digest, Key
+from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.rollouts.halted_rollout import HaltedRollout
 from gitops_ds.core.rollouts.rollout_policy import OnFailure, Revert
 from gitops_ds.core.rollouts.staged_rollout import UPDATING, Halt, StageInputs
 from gitops_ds.core.values import replace
+from gitops_ds.daemonset import decide
 from gitops_ds.kube.apimachinery import pod_cause
+from gitops_ds.rollouts.decisions import node_selection
+from gitops_ds.rollouts.decisions.staged_nodes import StagedNodes
 from gitops_ds.rollouts.staging import rollout_reverts
 from gitops_ds.status import health
 from tests.apimachinery import kubelet_pods
@@ -70,6 +74,7 @@ FAULTS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, str]] = {
 }
 
 
+ONE_AT_RISK: dict[str, Any] = {"limits": {"atRisk": {"cluster": 1}}}
 SECRET = kubelet_pods.pod(
     container(back_off(), end(3, message="no connection to https://bot:hunter2@db.example.com"))
 )
@@ -220,3 +225,26 @@ def test_a_hold_names_the_nodes_that_decide_the_cause_of_a_failure(
     world.commit(SECOND)
     world.until(lambda: "ImagePullBackOff" in world.hold)
     assert world.hold == f"ImagePullBackOff on node-000; {decides}"
+
+
+def test_one_more_node_of_the_stage_decides_a_failure_without_peers_unless_it_is_halted() -> None:
+    canary = {"name": "canary", "nodes": {"count": 3}, "pace": {"start": 1, "max": 1}}
+    world = RolloutWorld({"stages": [canary, "rest"], "limits": {"atRisk": {"cluster": 3}}}, 6)
+    world.bad_images.add(SECOND)
+    world.commit(SECOND)
+    world.one_turn()
+    world.kubelets()
+    world.kubelets()
+    (failed,) = world.on(SECOND)
+    inputs = world.inputs()
+    assert inputs is not None
+    fleet = StagedNodes.of(decide.layout(world.observe()), inputs)
+    assert fleet.attributed.alone == {failed}
+    (further,) = node_selection.witness(fleet, inputs.policy.stages)
+    assert further in fleet.members[0]
+    assert node_selection.witness(fleet, inputs.policy.stages[1:]) == ()
+    halted = replace(inputs, record=replace(inputs.record, halt=Halt(1.0, "canary", "no")))
+    assert node_selection.witness(replace(fleet, inputs=halted), inputs.policy.stages) == ()
+    limits = rollout_policy.decode({**ONE_AT_RISK, "stages": [canary, "rest"]})
+    capped = replace(fleet, inputs=replace(inputs, policy=limits))
+    assert node_selection.witness(capped, limits.stages) == ()

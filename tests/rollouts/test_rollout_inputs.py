@@ -470,6 +470,23 @@ def test_a_rollout_knows_a_daemonset_that_was_edited_to_select_other_nodes(
     assert edited(world).moved is is_moved
 
 
+@both
+@pytest.mark.parametrize(
+    ("busy", "elsewhere", "seconds"),
+    [("", "", None), ("node-000", "", 15.0), ("", "DaemonSet logging/other", 15.0)],
+)
+def test_other_agents_and_pods_are_observed_again_after_15_seconds(
+    owned: bool, busy: str, elsewhere: str, seconds: float | None
+) -> None:
+    world = RolloutWorld(FAST, 6, owned=owned)
+    world.commit(SECOND)
+    inputs = world.inputs()
+    assert inputs is not None
+    nodes = frozenset(filter(None, [busy]))
+    inputs = replace(inputs, busy=nodes, halted_elsewhere=elsewhere)
+    assert world.decide(world.observe(), inputs).decision.wake_after == seconds
+
+
 @pytest.mark.parametrize(
     ("reason", "words"), [("too early", "suspended: too early"), ("", "suspended")]
 )

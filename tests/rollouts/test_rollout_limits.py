@@ -4,6 +4,7 @@ the next try after a lost race with the DaemonSet controller.
 
 from __future__ import annotations
 
+import copy
 import itertools
 from typing import Any
 
@@ -13,6 +14,9 @@ from gitops_ds.core import names
 from gitops_ds.core.decision import CreatePod, DeletePod
 from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.core.values import replace
+from gitops_ds.kube.apimachinery import timestamps
+from gitops_ds.kube.apimachinery.pods import pod_of
 from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory
 from gitops_ds.rollouts.decisions import stage_inputs
 from gitops_ds.rollouts.decisions.node_selection import RETRY_AFTER
@@ -91,6 +95,43 @@ def test_a_revert_does_not_wait_for_idle_nodes(owned: bool) -> None:
     world.commit("agent:1")
     world.run()
     assert len(world.on("agent:1")) == 10
+
+
+@both
+@pytest.mark.parametrize(("image", "number"), [("agent:1", 10), (SECOND, 3)])
+def test_a_template_with_the_images_of_the_proven_one_pulls_none(
+    owned: bool, image: str, number: int
+) -> None:
+    document = policy()
+    document["limits"]["registry"] = {"concurrentPulls": 3}
+    world = RolloutWorld(document, 10, owned=owned)
+    world.commit(SECOND)
+    inputs = world.inputs()
+    assert inputs is not None
+    template = copy.deepcopy(dict(inputs.target.template))
+    template["spec"]["containers"][0]["image"] = image
+    template["spec"]["terminationGracePeriodSeconds"] = 5
+    inputs = replace(inputs, target=replace(inputs.target, template=template))
+    assert len(world.decide(world.observe(), inputs).stages.take) == number
+
+
+@pytest.mark.parametrize(("seconds", "is_taken"), [(14.0, False), (15.0, True)])
+def test_a_node_whose_pod_was_made_again_is_tried_again_after_15_seconds(
+    seconds: float, is_taken: bool
+) -> None:
+    world = RolloutWorld(policy(), 3)
+    world.commit(SECOND)
+    inputs = world.inputs()
+    assert inputs is not None
+    inputs = replace(inputs, record=replace(inputs.record, began=world.now))
+    (pod,) = (one for one in world.pods.values() if pod_of(one).node == "node-001")
+    pod["metadata"]["creationTimestamp"] = timestamps.text(world.now)
+    made_at, world.now = world.now, world.now + seconds
+    stages = world.decide(world.observe(), inputs).stages
+    assert ("node-001" in stages.take) is is_taken
+    assert {"node-000", "node-002"} <= set(stages.take)
+    if not is_taken:
+        assert stages.wake_at == made_at + 15.0
 
 
 @both

@@ -71,6 +71,20 @@ def test_the_next_zone_begins_after_the_soak_and_the_time_between() -> None:
     assert times[6] - times[4] == pytest.approx(360, abs=12)
 
 
+def test_a_rollout_is_decided_again_when_the_time_between_two_zones_is_over() -> None:
+    world = RolloutWorld(one_stage({}, oneAtATime=ZONE, soakBetween="5m"), 6)
+    world.commit(SECOND)
+    world.until(lambda: len(world.on(SECOND)) == 2)
+    at_rest = {NodeStep.PROVED, NodeStep.WAITING}
+    world.until(lambda: {one.step for one in world.stages.nodes} == at_rest)
+    proved = [
+        (pod.ready_since or 0.0) + 60.0
+        for pod in world.observe().pods
+        if pod.node in world.on(SECOND)
+    ]
+    assert world.stages.wake_at == max(proved) + 300.0
+
+
 def fleet(world: RolloutWorld) -> StagedNodes:
     inputs = world.inputs()
     assert inputs is not None
