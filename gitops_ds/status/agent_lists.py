@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -21,7 +21,7 @@ from gitops_ds.rollouts.decisions import stage_inputs
 from gitops_ds.rollouts.state import daemonset_statements, rollout_ledger, target_revisions
 from gitops_ds.rollouts.state.rollout_ledger import StoredLedger
 from gitops_ds.status import agent_healths, agents, recorded_healths
-from gitops_ds.status.agents import Agent
+from gitops_ds.status.agents import Agent, Owners
 
 _SELECTORS = 8  # lists by the selector of a DaemonSet; for more, one list for each namespace
 
@@ -61,33 +61,28 @@ async def list_agents(
     await _fill(content, cluster)
     seen = _observed(content, ledger, now)
     chosen, recorded = _inside(scope, seen), dict[Key, Health]()
+    # A staged rollout may wait for others; else not all pods of the others are known.
+    considered = seen if any(map(_is_staged, chosen)) else chosen
+    owners = await agents.read_owners(cluster, state_namespace, considered, now)
     if scope.for_table:
-        recorded |= await recorded_healths.read(cluster, state_namespace, chosen)
+        recorded |= await recorded_healths.read(cluster, state_namespace, owners.sources, chosen)
     rest = [one for one in chosen if one.daemonset.key not in recorded]
-    is_whole = not (scope.names or scope.namespace or recorded)
-    lists = (BRIEF,) if rest and is_whole else _pod_lists(rest, seen)
-    unseen = await _fill_nodes(content, cluster, lists)
-    if unseen:
+    is_whole = bool(rest) and not (scope.names or scope.namespace or recorded)
+    lists = (BRIEF,) if is_whole else _pod_lists(rest, seen)
+    if unseen := await _fill_nodes(content, cluster, lists):
         say(
             f"{unseen}: nodes without a pod are not shown, and health is that of the DaemonSet's "
             "status (docs/guides/permissions.md#read-access has the ClusterRole)"
         )
-    if not is_whole and _others_arrived(_observed(content, ledger, now), rest):
-        await _fill_nodes(content, cluster, (BRIEF,))
     seen = _observed(content, ledger, now)
-    if not (is_whole or any(map(_is_staged, rest))):
-        seen = _inside(scope, seen)
-    owners = await agents.read_owners(cluster, state_namespace, seen, now)
-    if ledger is not None:  # a service announces each DaemonSet that it applies
-        seen = [
-            ledger.as_announced(one)
-            if not ledger.announces(one.daemonset) and agents.owner(one) in owners.sources
-            else one
-            for one in seen
-        ]
+    if lists != (BRIEF,) and _others_arrived(seen, rest):
+        await _fill_nodes(content, cluster, (BRIEF,))
+        seen = _observed(content, ledger, now)
+    keys = {one.daemonset.key for one in considered}
+    seen = _counting((one for one in seen if one.daemonset.key in keys), ledger, owners)
     applied = [one for one in seen if owners.applied(one)]
-    known = {one.daemonset.key for one in rest}
-    judged = [one for one in seen if one.daemonset.key in known]
+    shown = _inside(scope, seen)
+    judged = [one for one in shown if one.daemonset.key not in recorded]
     healths = await agent_healths.read(
         cluster, judged, applied, has_nodes=not unseen, others=content
     )
@@ -100,8 +95,22 @@ async def list_agents(
             owners.sources.get(agents.owner(one)),
             rollout=healths.rollouts.get(one.daemonset.key),
         )
-        for one in _inside(scope, seen)
+        for one in shown
     )
+
+
+def _counting(
+    seen: Iterable[Observation], ledger: StoredLedger | None, owners: Owners
+) -> list[Observation]:
+    """The observations with what counts: a service announces each DaemonSet that it applies."""
+    return [
+        ledger.as_announced(one)
+        if ledger is not None
+        and not ledger.announces(one.daemonset)
+        and agents.owner(one) in owners.sources
+        else one
+        for one in seen
+    ]
 
 
 def _inside(scope: AgentScope, seen: Sequence[Observation]) -> list[Observation]:

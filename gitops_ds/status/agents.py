@@ -142,16 +142,13 @@ async def read_owners(
     """The owners of these DaemonSets. Raises ClusterError."""
     ids = sorted({owner(observation) for observation in seen} - {""})
     states = await asyncio.gather(*(_state(cluster, state_namespace, id) for id in ids))
-    sources = await read_sources(cluster, state_namespace, now) if ids else {}
+    sources = await _sources(cluster, state_namespace, now) if ids else {}
     return Owners(dict(zip(ids, states, strict=True)), sources)
 
 
-async def read_sources(
+async def _sources(
     cluster: ClusterReader, namespace: str, now: float
 ) -> Mapping[str, SourceStatus]:
-    """The status of each repository by the ID of its owner; none without permission. Raises
-    ClusterError.
-    """
     try:
         return await source_status_store.load_all(cluster, namespace, now)
     except (errors.Forbidden, errors.Invalid, errors.BadRequest):

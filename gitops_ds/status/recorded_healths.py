@@ -15,23 +15,24 @@ from gitops_ds.core.daemonset import Counts
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.health import Health, HealthState, NodeCounts
 from gitops_ds.core.objects import CONFIG_MAP, Body, Key
+from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.rollouts.state import daemonset_statements
 from gitops_ds.status import agents, status_writer
 
 
 async def read(
-    cluster: ClusterReader, state_namespace: str, seen: Sequence[Observation]
+    cluster: ClusterReader,
+    state_namespace: str,
+    sources: Mapping[str, SourceStatus],
+    seen: Sequence[Observation],
 ) -> Mapping[Key, Health]:
     """The healths of those of these DaemonSets that are at rest and healthy, by the record of a
-    service that runs. Empty without permission to list ConfigMaps. Raises ClusterError.
+    service that runs; `sources` are by the ID of the owner. Empty without permission to list
+    ConfigMaps. Raises ClusterError.
 
     A record counts for the DaemonSet and the generation that it names, while no rollout is in
     progress and the status of the DaemonSet has an available pod of its template on each node.
     """
-    applied = [one for one in seen if agents.owner(one)]
-    if not applied:
-        return {}
-    sources = await agents.read_sources(cluster, state_namespace, applied[0].now)
     running = {id for id, source in sources.items() if source.active}
     if not running:
         return {}
@@ -42,7 +43,7 @@ async def read(
     bodies = {str(body["metadata"]["name"]): body for body in listing.items}
     return {
         one.daemonset.key: health
-        for one in applied
+        for one in seen
         if agents.owner(one) in running
         if (body := bodies.get(status_writer.name_of(one.daemonset.key))) is not None
         if (record := _record(body, agents.owner(one))) is not None

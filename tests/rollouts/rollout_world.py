@@ -15,7 +15,7 @@ import pytest
 
 from gitops_ds.core.rollouts import rollout_policy
 from gitops_ds.core.rollouts.proven_templates import TemplateProof
-from gitops_ds.core.rollouts.staged_rollout import StageInputs, StagesDecision
+from gitops_ds.core.rollouts.staged_rollout import StageHold, StageInputs, StagesDecision
 from gitops_ds.kube.apimachinery import daemonsets, revisions
 from gitops_ds.rollouts.decisions import pinned_pods
 from gitops_ds.rollouts.decisions.pinned_pods import StagedDecision
@@ -54,6 +54,15 @@ class RolloutWorld(World):
         self.last: StagedDecision | None = None
         self.busy: frozenset[str] = frozenset()
         self.halted_elsewhere = ""
+
+    def held_after(self, seconds: float) -> tuple[float, StageHold]:
+        """When the rollout began, and its hold that many seconds later."""
+        began = self.stages.record.began
+        self.now = began + seconds
+        self.one_turn()
+        hold = self.stages.hold
+        assert hold is not None
+        return began, hold
 
     def prove(self, commit: str, at: float) -> None:
         """The deployer's proof of the DaemonSet's template, which is in force from now on."""

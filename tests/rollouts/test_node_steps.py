@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from gitops_ds.core import names
-from gitops_ds.core.decision import RelabelPod
-from gitops_ds.core.rollouts.staged_rollout import Halt, NodeProgress, NodeStep
+from gitops_ds.core.daemonset import Pod
+from gitops_ds.core.decision import Observation, RelabelPod
+from gitops_ds.core.rollouts.staged_rollout import Halt, NodeProgress, NodeStep, StageInputs
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.kube.apimachinery import nodes, pod_contents, pods, timestamps
@@ -176,18 +177,24 @@ def test_a_node_starts_until_its_pod_has_had_its_time(per_node: str, seconds: fl
     assert found.until == failures.started(pod) + seconds
 
 
-@pytest.mark.parametrize(
-    ("seconds", "reason"), [(-1.0, "NodeNotReady"), (0.0, "NodeNotReady"), (1.0, "NodeReplaced")]
-)
-def test_a_node_is_another_machine_if_it_is_newer_than_the_pod_that_it_runs(
-    seconds: float, reason: str
-) -> None:
+def canary() -> tuple[str, Observation, StageInputs, Pod]:
+    """The node of a canary that soaks, and its pod."""
     world = RolloutWorld({"stages": [{"name": "canary", "soak": "1h"}, "rest"]}, 3)
     (name,) = world.canary(nodes=1)
     world.pass_time()
     seen, inputs = world.observe(), world.inputs()
     assert inputs is not None
     (pod,) = (pod for pod in seen.pods if pod.node == name)
+    return name, seen, inputs, pod
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason"), [(-1.0, "NodeNotReady"), (0.0, "NodeNotReady"), (1.0, "NodeReplaced")]
+)
+def test_a_node_is_another_machine_if_it_is_newer_than_the_pod_that_it_runs(
+    seconds: float, reason: str
+) -> None:
+    name, seen, inputs, pod = canary()
     created = failures.touched(pod) + seconds
     changed = (
         replace(one, created=created, ready=False) if one.name == name else one
@@ -345,12 +352,7 @@ def test_a_pinned_pod_of_an_earlier_template_is_returned_if_it_is_newer_than_the
 
 @pytest.mark.parametrize("seconds", [0.0, 1.0])
 def test_a_node_that_was_touched_after_its_stage_passed_soaks(seconds: float) -> None:
-    world = RolloutWorld({"stages": [{"name": "canary", "soak": "1h"}, "rest"]}, 3)
-    (name,) = world.canary(nodes=1)
-    world.pass_time()
-    seen, inputs = world.observe(), world.inputs()
-    assert inputs is not None
-    (pod,) = (pod for pod in seen.pods if pod.node == name)
+    name, seen, inputs, pod = canary()
     touched = failures.touched(pod)
     pod = replace(pod, created=touched)
     seen = replace(seen, pods=(*(one for one in seen.pods if one.uid != pod.uid), pod))

@@ -533,11 +533,7 @@ def test_an_approval_is_overdue_after_the_time_of_the_policy(
     world = RolloutWorld({"stages": [{"name": "canary", "approval": approval}, "rest"]}, 3)
     world.commit(SECOND)
     world.one_turn()
-    began = world.stages.record.began
-    world.now = began + seconds
-    world.one_turn()
-    hold = world.stages.hold
-    assert hold is not None
+    began, hold = world.held_after(seconds)
     assert (hold.kind, hold.reason, hold.about) == (HoldKind.APPROVAL, reason, about)
     assert hold.until == (None if until is None else began + until)
 

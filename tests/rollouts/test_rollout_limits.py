@@ -76,11 +76,7 @@ def test_the_wait_for_idle_nodes_is_overdue_from_its_time_on(
     world.busy = frozenset({"node-000", "node-001", "node-002"})
     world.commit(SECOND)
     world.one_turn()
-    began = world.stages.record.began
-    world.now = began + seconds
-    world.one_turn()
-    hold = world.stages.hold
-    assert hold is not None
+    began, hold = world.held_after(seconds)
     assert hold.reason.endswith(", overdue") is is_overdue
     assert hold.about == ("all, overdue" if is_overdue else "all")
     assert hold.until == (None if is_overdue else began + 300.0)
