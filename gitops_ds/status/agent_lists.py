@@ -29,8 +29,8 @@ _SELECTORS = 8  # lists by the selector of a DaemonSet; for more, one list for e
 class AgentScope(msgspec.Struct, frozen=True):
     """The agents of a namespace (empty: all) with one of these names (none: every name).
 
-    With `for_table` only the fields of a table are needed: those of a healthy agent at rest are
-    what its service recorded, so its pods are not listed, and no nodes if all agents are such.
+    With `for_table` only the fields of a table are needed: those of an agent at rest are what its
+    service recorded, so its pods are not listed, and no nodes if all agents are such.
     """
 
     names: tuple[str, ...] = ()

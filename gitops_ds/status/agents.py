@@ -198,6 +198,18 @@ def _has(state: DeployerState, key: Key) -> bool:
     return not state.version or key in state.inventory
 
 
+def counts_json(counts: Counts) -> dict[str, int]:
+    """The counters as JSON."""
+    return {
+        "desired": counts.desired,
+        "current": counts.current,
+        "ready": counts.ready,
+        "upToDate": counts.updated,
+        "available": counts.available,
+        "misscheduled": counts.misscheduled,
+    }
+
+
 def missing(
     key: Key, state: DeployerState, now: float, source: SourceStatus | None = None
 ) -> Agent:

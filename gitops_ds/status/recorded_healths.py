@@ -1,5 +1,5 @@
 """The health of agents at rest as their service recorded it. So a table of agents needs no pods of
-those that are healthy: a list of pods grows with nodes and agents.
+them: a list of pods grows with nodes and agents.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import ClusterReader, Selection
 from gitops_ds.core.daemonset import Counts
 from gitops_ds.core.decision import Observation
-from gitops_ds.core.health import Health, HealthState, NodeCounts
+from gitops_ds.core.health import Health, HealthState
 from gitops_ds.core.objects import CONFIG_MAP, Body, Key
 from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.rollouts.state import daemonset_statements
@@ -26,12 +26,12 @@ async def read(
     sources: Mapping[str, SourceStatus],
     seen: Sequence[Observation],
 ) -> Mapping[Key, Health]:
-    """The healths of those of these DaemonSets that are at rest and healthy, by the record of a
-    service that runs; `sources` are by the ID of the owner. Empty without permission to list
-    ConfigMaps. Raises ClusterError.
+    """The healths of those of these DaemonSets that are at rest, by the record of a service that
+    runs; `sources` are by the ID of the owner. Empty without permission to list ConfigMaps. Raises
+    ClusterError.
 
-    A record counts for the DaemonSet and the generation that it names, while no rollout is in
-    progress and the status of the DaemonSet has an available pod of its template on each node.
+    A record counts for the DaemonSet, the generation and the counters that it has, while no staged
+    rollout is in progress. Its service wrote it after the last change, at most some seconds later.
     """
     running = {id for id, source in sources.items() if source.active}
     if not running:
@@ -62,6 +62,7 @@ class _RecordedStatus(msgspec.Struct, frozen=True, rename={"daemonset": "daemonS
     daemonset: Mapping[str, Any]
     commit: str
     health: HealthState
+    counts: Mapping[str, int] | None
     conditions: tuple[_ReadyCondition, ...]
 
 
@@ -76,18 +77,18 @@ def _record(body: Body, owner: str) -> _RecordedStatus | None:
 
 
 def _health(seen: Observation, record: _RecordedStatus) -> Health | None:
-    """The recorded health, None if it is not that of a healthy DaemonSet at rest."""
+    """The recorded health, None if it is not that of the DaemonSet as it is, at rest."""
     daemonset, counts = seen.daemonset, seen.daemonset.counts or Counts()
-    nodes, annotations = counts.desired, daemonset.annotations
-    moves = (
-        daemonset.deleting or daemonset.suspended or daemonset_statements.has_target(annotations)
-    )
-    is_whole = counts == Counts(nodes, nodes, 0, nodes, nodes, nodes)
+    annotations = daemonset.annotations
+    if daemonset.deleting or daemonset.suspended or daemonset_statements.has_target(annotations):
+        return None
     is_current = record.daemonset == status_writer.described(daemonset)
     is_applied = record.commit == annotations.get(names.COMMIT, "")
-    is_healthy = record.health is HealthState.HEALTHY and record.conditions
-    if moves or not (is_whole and is_current and is_applied and is_healthy):
+    if not (is_current and is_applied and record.counts == agents.counts_json(counts)):
         return None
-    ready = record.conditions[0]  # not True: its message is why a commit is not applied
-    message = ready.message if ready.status == "True" else ""
-    return Health(record.health, message, (), NodeCounts(updated=nodes), None, counts)
+    if not record.conditions or len(record.conditions[0].message) >= status_writer.LONGEST_MESSAGE:
+        return None
+    ready, message = record.conditions[0], record.conditions[0].message
+    if record.health is HealthState.HEALTHY and ready.status != "True":
+        message = ""  # that of the condition is why a commit is not applied
+    return Health(record.health, message, counts=counts)

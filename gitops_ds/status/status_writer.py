@@ -32,6 +32,7 @@ OF = f"{names.DOMAIN}/status-of"  # label: the ID of the owner of the agent
 EVERY = 5.0  # minimum seconds between two writes of an object
 RETRY = 30.0  # seconds until a failed write is retried
 OWNERS = 60.0  # seconds between two checks for new owners without a changed agent
+LONGEST_MESSAGE = 1024  # characters of a longer one that are kept
 _LONGEST = 253  # characters of a name
 
 
@@ -173,6 +174,7 @@ def status_of(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, 
         "revision": current.number if current else 0,
         "health": health.state.value,
         "sync": sync,
+        "counts": agents.counts_json(health.counts) if health.counts is not None else None,
         "nodes": {**nodes, **faults},
         "conditions": conditions(
             health,
@@ -268,7 +270,7 @@ def conditions(
             "type": type,
             "status": status,
             "reason": reason,
-            "message": message[:1024],
+            "message": message[:LONGEST_MESSAGE],
             "lastTransitionTime": since.get((type, status)) or timestamps.text(now),
         }
         for type, status, reason, message in rows

@@ -55,6 +55,31 @@ async def test_a_healthy_agent_at_rest_is_read_without_nodes_and_pods() -> None:
         assert not client.nodes
 
 
+async def test_a_failing_template_at_rest_is_read_without_nodes_and_pods() -> None:
+    async with scene() as made:
+        made.remember(fleet=GOOD)
+        await made.there.edit("bad")
+        await asyncio.sleep(60)
+        assert (await made.status())["health"] == "Failed"
+        await follow(made)
+        client = await compared(made)
+        assert not client.pods
+        assert not client.nodes
+
+
+async def test_an_agent_with_a_failed_node_is_read_without_nodes_and_pods() -> None:
+    async with scene() as made:
+        made.remember(fleet=GOOD)
+        await asyncio.sleep(60)
+        made.there.cluster.kill_node("node-0")
+        await asyncio.sleep(120)
+        assert (await made.status())["health"] == "Degraded"
+        await follow(made)
+        client = await compared(made)
+        assert not client.pods
+        assert not client.nodes
+
+
 async def edited(made: Scene, change: Callable[[dict[str, Any]], None]) -> None:
     """Writes the record of the agent with a change."""
     (record,) = [
@@ -110,12 +135,20 @@ async def a_record_of_an_earlier_version(made: Scene) -> None:
     await edited(made, lambda status: status["daemonSet"].pop("uid"))
 
 
+async def a_record_without_counters(made: Scene) -> None:
+    await edited(made, lambda status: status.pop("counts"))
+
+
+async def other_counters(made: Scene) -> None:
+    await edited(made, lambda status: status["counts"].update(ready=2))
+
+
+async def a_message_that_was_cut(made: Scene) -> None:
+    await edited(made, lambda status: status["conditions"][0].update(message="x" * 1024))
+
+
 async def an_unknown_health(made: Scene) -> None:
     await edited(made, lambda status: status.update(health="Splendid"))
-
-
-async def a_recorded_progress(made: Scene) -> None:
-    await edited(made, lambda status: status.update(health="Progressing"))
 
 
 async def a_record_of_another_owner(made: Scene) -> None:
@@ -142,7 +175,9 @@ async def no_conditions(made: Scene) -> None:
         a_record_of_an_earlier_version,
         an_unknown_health,
         no_conditions,
-        a_recorded_progress,
+        a_record_without_counters,
+        other_counters,
+        a_message_that_was_cut,
         a_record_of_another_owner,
     ],
 )
