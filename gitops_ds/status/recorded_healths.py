@@ -86,9 +86,14 @@ def _health(seen: Observation, record: _RecordedStatus) -> Health | None:
     is_applied = record.commit == annotations.get(names.COMMIT, "")
     if not (is_current and is_applied and record.counts == agents.counts_json(counts)):
         return None
-    if not record.conditions or len(record.conditions[0].message) >= status_writer.LONGEST_MESSAGE:
+    nodes, is_healthy = counts.desired, record.health is HealthState.HEALTHY
+    if counts == Counts(nodes, nodes, 0, nodes, nodes, nodes) and not is_healthy:
+        return None  # it gets healthy with time, which a killed service does not record
+    if not record.conditions:
         return None
     ready, message = record.conditions[0], record.conditions[0].message
-    if record.health is HealthState.HEALTHY and ready.status != "True":
+    if len(message) >= status_writer.LONGEST_MESSAGE:
+        return None
+    if is_healthy and ready.status != "True":
         message = ""  # that of the condition is why a commit is not applied
     return Health(record.health, message, counts=counts)

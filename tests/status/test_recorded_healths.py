@@ -45,41 +45,6 @@ async def compared(made: Scene) -> Recorded:
     return client
 
 
-async def test_a_healthy_agent_at_rest_is_read_without_nodes_and_pods() -> None:
-    async with scene() as made:
-        made.remember(fleet=GOOD)
-        await asyncio.sleep(60)
-        await follow(made)
-        client = await compared(made)
-        assert not client.pods
-        assert not client.nodes
-
-
-async def test_a_failing_template_at_rest_is_read_without_nodes_and_pods() -> None:
-    async with scene() as made:
-        made.remember(fleet=GOOD)
-        await made.there.edit("bad")
-        await asyncio.sleep(60)
-        assert (await made.status())["health"] == "Failed"
-        await follow(made)
-        client = await compared(made)
-        assert not client.pods
-        assert not client.nodes
-
-
-async def test_an_agent_with_a_failed_node_is_read_without_nodes_and_pods() -> None:
-    async with scene() as made:
-        made.remember(fleet=GOOD)
-        await asyncio.sleep(60)
-        made.there.cluster.kill_node("node-0")
-        await asyncio.sleep(120)
-        assert (await made.status())["health"] == "Degraded"
-        await follow(made)
-        client = await compared(made)
-        assert not client.pods
-        assert not client.nodes
-
-
 async def edited(made: Scene, change: Callable[[dict[str, Any]], None]) -> None:
     """Writes the record of the agent with a change."""
     (record,) = [
@@ -151,6 +116,10 @@ async def an_unknown_health(made: Scene) -> None:
     await edited(made, lambda status: status.update(health="Splendid"))
 
 
+async def a_recorded_progress(made: Scene) -> None:
+    await edited(made, lambda status: status.update(health="Progressing"))
+
+
 async def a_record_of_another_owner(made: Scene) -> None:
     key = status_writer.name_of(KEY)
     labels = {"metadata": {"labels": {status_writer.OF: "other"}}}
@@ -159,6 +128,29 @@ async def a_record_of_another_owner(made: Scene) -> None:
 
 async def no_conditions(made: Scene) -> None:
     await edited(made, lambda status: status.update(conditions=[]))
+
+
+async def nothing(_: Scene) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("change", "health"),
+    [(nothing, "Healthy"), (a_failing_template, "Failed"), (a_deleted_pod, "Degraded")],
+)
+async def test_an_agent_at_rest_is_read_without_nodes_and_pods(
+    change: Callable[[Scene], Awaitable[None]], health: str
+) -> None:
+    async with scene() as made:
+        made.remember(fleet=GOOD)
+        await asyncio.sleep(60)
+        await change(made)
+        await asyncio.sleep(30)
+        assert (await made.status())["health"] == health
+        await follow(made)
+        client = await compared(made)
+        assert not client.pods
+        assert not client.nodes
 
 
 @pytest.mark.parametrize(
@@ -175,6 +167,7 @@ async def no_conditions(made: Scene) -> None:
         a_record_of_an_earlier_version,
         an_unknown_health,
         no_conditions,
+        a_recorded_progress,
         a_record_without_counters,
         other_counters,
         a_message_that_was_cut,
