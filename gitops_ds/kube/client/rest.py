@@ -147,34 +147,40 @@ class HttpReader:
             else:
                 brief.add([*bodies])
 
-        while True:
-            metadata, size = await self._page(
-                Request("GET", wire.path_of(resource, which.namespace), query=query), take
-            )
-            if not metadata.get("continue"):
-                version = str(metadata["resourceVersion"])
-                return Listing(tuple(whole) if decode is orjson.loads else brief, version)
-            query["continue"] = metadata["continue"]
+        path = wire.path_of(resource, which.namespace)
+        page = await self._page(Request("GET", path, query=query))
+        while following := page["metadata"].get("continue"):
             if which.whole is not None:
+                size = sum(len(memoryview(item)) for item in page.get("items") or ())
                 limit = max(1, min(PAGE, limit * PAGE_BYTES // max(1, size)))
-                query["limit"] = str(limit)
+            query |= {"continue": following, "limit": str(limit)}
+            # the server collects the next page while this one is decoded
+            next_page = self._page(Request("GET", path, query={**query}))
+            page, _ = await asyncio.gather(next_page, self._decode(page, take))
+        await self._decode(page, take)
+        version = str(page["metadata"]["resourceVersion"])
+        return Listing(tuple(whole) if decode is orjson.loads else brief, version)
 
-    async def _page(
-        self, request: Request, take: Callable[[Sequence[msgspec.Raw]], None]
-    ) -> tuple[Mapping[str, Any], int]:
-        """The metadata of a page, and the bytes of its items. `take` receives its items in chunks,
-        because decoded objects take several times the memory of their text.
-        """
+    async def _page(self, request: Request) -> Mapping[str, Any]:
+        """A page of a list, its items as text."""
         page = await self._json(request, wire.list_page)
         if not wire.is_list(page):
             raise self._transport.garbage()
+        return page
+
+    async def _decode(
+        self, page: Mapping[str, Any], take: Callable[[Sequence[msgspec.Raw]], None]
+    ) -> None:
+        """Passes the items of a page to `take` in chunks, because decoded objects take several
+        times the memory of their text.
+        """
         items = page.get("items") or ()
         try:
             for start in range(0, len(items), CHUNK):
+                await asyncio.sleep(0)
                 take(items[start : start + CHUNK])
         except (TypeError, ValueError) as error:
             raise self._transport.garbage() from error
-        return page["metadata"], sum(len(memoryview(item)) for item in items)
 
     async def watch(
         self, resource: Resource, since: str, which: Selection = EVERYTHING
