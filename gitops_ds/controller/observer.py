@@ -100,6 +100,7 @@ class Observer:
         self._listeners: list[Callable[[Set[Key]], None]] = []
         self._event_times: dict[Resource, float] = {}
         self._bodies: OwnedBodies | None = None
+        self._pods: Selection | None = None
         self._watches: dict[Resource, asyncio.Timeout] = {}
         self._relisted = -math.inf
         self._ledger: WatchedLedger | None = None
@@ -128,6 +129,13 @@ class Observer:
         """Keeps only the bodies of owned DaemonSets and of their revisions whole. Before `run`."""
         self._bodies = bodies
         bodies.listen(self._list_again)
+
+    def watch_pods(self, which: Selection) -> None:
+        """Watches only these pods, from now on if it runs."""
+        if which != self._pods:
+            self._pods = which
+            if POD in self._watches:
+                self._list_at(asyncio.get_running_loop().time(), (POD,))
 
     def follow_ledger(
         self, namespace: str, changed: Callable[[Set[str]], None] | None = None
@@ -321,7 +329,7 @@ class Observer:
                     await informer.run(
                         self._cluster,
                         resource,
-                        which,
+                        self._pods if resource == POD and self._pods else which,
                         handle,
                         random=self._chance,
                         before_list=asking,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
 from gitops_ds.core import errors
 from gitops_ds.core.cluster import BRIEF, ClusterReader, Listing, Selection
+from gitops_ds.core.daemonset import DaemonSet
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.health import Health
@@ -37,6 +38,11 @@ class AgentScope(msgspec.Struct, frozen=True):
     namespace: str = ""
     for_table: bool = False
 
+    def has(self, key: Key) -> bool:
+        """Whether an agent is in the scope."""
+        names = map(agents.name_of, self.names)
+        return self.namespace in ("", key.namespace) and (not self.names or key.name in names)
+
 
 EVERY = AgentScope()
 
@@ -62,20 +68,22 @@ async def list_agents(
     seen = _observed(content, ledger, now)
     chosen, recorded = _inside(scope, seen), dict[Key, Health]()
     # A staged rollout may wait for others; else not all pods of the others are known.
-    considered = seen if any(map(_is_staged, chosen)) else chosen
+    considered = seen if any(_is_staged(one.daemonset) for one in chosen) else chosen
     owners = await agents.read_owners(cluster, state_namespace, considered, now)
     if scope.for_table:
         recorded |= await recorded_healths.read(cluster, state_namespace, owners.sources, chosen)
     rest = [one for one in chosen if one.daemonset.key not in recorded]
     is_whole = bool(rest) and not (scope.names or scope.namespace or recorded)
-    lists = (BRIEF,) if is_whole else _pod_lists(rest, seen)
+    every = [one.daemonset for one in seen]
+    lists = (BRIEF,) if is_whole else pod_lists((one.daemonset for one in rest), every)
     if unseen := await _fill_nodes(content, cluster, lists):
         say(
             f"{unseen}: nodes without a pod are not shown, and health is that of the DaemonSet's "
             "status (docs/guides/permissions.md#read-access has the ClusterRole)"
         )
     seen = _observed(content, ledger, now)
-    if lists != (BRIEF,) and _others_arrived(seen, rest):
+    keys = {one.daemonset.key for one in rest}
+    if lists != (BRIEF,) and any(needs_others(one) for one in seen if one.daemonset.key in keys):
         await _fill_nodes(content, cluster, (BRIEF,))
         seen = _observed(content, ledger, now)
     keys = {one.daemonset.key for one in considered}
@@ -165,21 +173,22 @@ def _observed(content: cache.Cache, ledger: StoredLedger | None, now: float) -> 
     ]
 
 
-def _is_staged(seen: Observation) -> bool:
+def _is_staged(daemonset: DaemonSet) -> bool:
     """Whether a staged rollout is in progress."""
-    return daemonset_statements.has_target(seen.daemonset.annotations)
+    return daemonset_statements.has_target(daemonset.annotations)
 
 
-def _pod_lists(chosen: Sequence[Observation], seen: Sequence[Observation]) -> tuple[Selection, ...]:
+def pod_lists(chosen: Iterable[DaemonSet], every: Collection[DaemonSet]) -> tuple[Selection, ...]:
     """The lists with the pods that decide about the chosen DaemonSets: theirs, those of agents that
-    a staged rollout waits for (`after`), and all if it waits for idle nodes.
+    a staged rollout waits for (`after`), and all if it waits for idle nodes. They have what counts
+    of each DaemonSet.
     """
-    daemonsets = {one.daemonset.key: one.daemonset for one in chosen}
-    for policy in filter(None, map(_policy, chosen)):
+    daemonsets = {daemonset.key: daemonset for daemonset in chosen}
+    for policy in filter(None, map(_policy, tuple(daemonsets.values()))):
         if any(stage.is_idle for stage in policy.stages):
             return (BRIEF,)
         before = {key.agent for key in policy.after}
-        some = [one.daemonset for one in seen if stage_inputs.agent_of(one.daemonset) in before]
+        some = [daemonset for daemonset in every if stage_inputs.agent_of(daemonset) in before]
         daemonsets |= {daemonset.key: daemonset for daemonset in some}
     if len(daemonsets) <= _SELECTORS:
         found = (replace(claims.selection(one), brief=True) for one in daemonsets.values())
@@ -188,23 +197,18 @@ def _pod_lists(chosen: Sequence[Observation], seen: Sequence[Observation]) -> tu
     return tuple(dict.fromkeys(found))
 
 
-def _policy(seen: Observation) -> RolloutPolicy | None:
+def _policy(daemonset: DaemonSet) -> RolloutPolicy | None:
     """The policy of a staged rollout in progress; None without one, and for an invalid policy."""
     with contextlib.suppress(ValueError):
-        found = target_revisions.policy_of(seen.daemonset) if _is_staged(seen) else None
+        found = target_revisions.policy_of(daemonset) if _is_staged(daemonset) else None
         return found[0] if found else None
     return None
 
 
-def _others_arrived(seen: Sequence[Observation], chosen: Sequence[Observation]) -> bool:
-    """Whether pods of other owners may have the place of a pod of a chosen rollout."""
-    staged = {one.daemonset.key for one in chosen if _is_staged(one)}
-    return any(
-        (target := target_revisions.target_of(one.daemonset, one.revisions)) is not None
-        and bool(stage_inputs.unplaced(one, target))
-        for one in seen
-        if one.daemonset.key in staged
-    )
+def needs_others(seen: Observation) -> bool:
+    """Whether pods of other owners may have the place of a pod of its staged rollout."""
+    target = target_revisions.target_of(seen.daemonset, seen.revisions)
+    return target is not None and bool(stage_inputs.unplaced(seen, target))
 
 
 async def _ledger(cluster: ClusterReader, namespace: str) -> StoredLedger | None:

@@ -83,7 +83,8 @@ class StatusTracker:
 
     `states` returns the state of each owner by its ID, `sources` the status of its repository, and
     `clock` seconds since 1970. After `deadline` seconds without progress a rollout has failed.
-    `emit` receives the events of agents. The status is updated while `run` runs.
+    `emit` receives the events of agents. The status of agents that `includes` selects is updated
+    while `run` runs.
     """
 
     def __init__(
@@ -95,8 +96,9 @@ class StatusTracker:
         *,
         deadline: float = DEADLINE,
         sources: Callable[[], Mapping[str, SourceStatus]] = dict,
+        includes: Callable[[Key], bool] = lambda _: True,
     ) -> None:
-        self._sources = sources
+        self._sources, self.includes = sources, includes
         self.observer, self._states, self._clock, self._emit, self._deadline = (
             observer,
             states,
@@ -221,7 +223,7 @@ class StatusTracker:
                 await self._news.wait()
                 await asyncio.sleep(GATHERED)
                 self._news.clear()
-                keys, self._due, spent = sorted(self._due), set(), 0.0
+                keys, self._due, spent = sorted(filter(self.includes, self._due)), set(), 0.0
                 while keys:
                     began, changed = clock(), set[Key]()
                     while keys and clock() - began < AT_A_TIME:

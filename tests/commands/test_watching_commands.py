@@ -11,18 +11,23 @@ from gitops_ds.cli.wait import by_health, by_status, watched_agents
 from gitops_ds.cli.wait.by_status import RolloutListener
 from gitops_ds.cli.wait.watched_agents import WatchOptions
 from gitops_ds.core import errors
-from gitops_ds.core.cluster import ClusterReader
+from gitops_ds.core.cluster import BRIEF, ClusterReader
 from gitops_ds.core.decision import Powers
+from gitops_ds.core.health import HealthState
 from gitops_ds.core.objects import DAEMONSET, Key
 from gitops_ds.deploy import source_status_store
 from gitops_ds.status import agents as fleet_agents
+from gitops_ds.status.agent_lists import AgentScope
 from gitops_ds.status.agents import Agent
+from tests.commands.test_watched_pods import shown
 from tests.deploy import rollout_scene
-from tests.deploy.rollout_scene import Scene, both
+from tests.deploy.rollout_scene import POLICY, Scene, both
+from tests.status.test_agent_lists import Recorded
 
 play = rollout_scene.play
 KEY = Key(DAEMONSET.group, DAEMONSET.kind, "default", "agent")
 Clock = Callable[[], float]
+IDLE = POLICY.replace("name: canary,", "name: canary, nodesWhen: idle,")
 Command = Callable[[ClusterReader, Clock, list[str]], Awaitable[object]]
 
 
@@ -86,3 +91,18 @@ async def test_a_wait_names_the_missing_service_when_its_last_status_is_old(
     with pytest.raises(errors.TimedOut, match="no running service follows memory, and only"):
         await by_health.wait_for_rollout(scene.cluster, "gitops-ds", options, messages.append)
     assert any(message.startswith("no running service") for message in messages)
+
+
+async def test_all_pods_are_watched_while_a_rollout_waits_for_idle_nodes(scene: Scene, /) -> None:
+    client = Recorded(scene.cluster.client("person"))
+    async with shown(client, AgentScope(("agent",)), scene.cluster.server.now) as fleets:
+        assert BRIEF not in client.pods
+        scene.history.policy = IDLE
+        scene.push("2")
+        await scene.until(lambda: len(scene.on("2")) > 0)
+        await asyncio.sleep(30)
+        assert client.pods[-1] == BRIEF
+        await scene.until(lambda: len(scene.on("2")) == rollout_scene.NODES)
+        await asyncio.sleep(60)
+    assert client.pods[-1].labels
+    assert fleets[-1][0].health.state is HealthState.HEALTHY

@@ -216,9 +216,11 @@ def _document(agents: Sequence[Agent], *, single: bool) -> dict[str, Any]:
 
 async def _watch(args: GetArgs) -> int:
     from gitops_ds.cli.wait import watched_agents
+    from gitops_ds.status import agent_lists
 
     printer = _ChangePrinter(args)
-    watch = watched_agents.WatchOptions(args.state_namespace, time.time, options.say)
+    scope = agent_lists.AgentScope(args.names, args.chosen_namespace)
+    watch = watched_agents.WatchOptions(args.state_namespace, time.time, options.say, scope)
     async with args.open_cluster() as cluster:
         await watched_agents.follow(cluster, watch, printer.show)
     return 0

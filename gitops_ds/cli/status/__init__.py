@@ -57,11 +57,12 @@ async def status(args: StatusArgs) -> int:
     from gitops_ds.cli.wait import watched_agents
     from gitops_ds.status import agent_lists
 
+    scope = agent_lists.AgentScope((args.name,), args.chosen_namespace)
     async with args.open_cluster() as cluster:
         policy = await node_work.policy_of_service(cluster, args.state_namespace)
         printer = _Printer(args, policy)
         if args.watch:
-            watch = watched_agents.WatchOptions(args.state_namespace, time.time, options.say)
+            watch = watched_agents.WatchOptions(args.state_namespace, time.time, options.say, scope)
             await watched_agents.follow(cluster, watch, printer.show, args.agent_of)
             return 0
         agents = await agent_lists.list_agents(
@@ -69,7 +70,7 @@ async def status(args: StatusArgs) -> int:
             args.state_namespace,
             time.time(),
             options.say,
-            agent_lists.AgentScope((args.name,), args.chosen_namespace),
+            scope,
         )
     printer.show(args.agent_of(agents))
     return 0

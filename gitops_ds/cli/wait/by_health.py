@@ -71,7 +71,7 @@ async def wait_for_rollout(
 
     await cluster.version()  # an unreachable API server is an error at once
     wait = _Wait(cluster, state_namespace, options, report, _Includes(options.includes))
-    watch = WatchOptions(state_namespace, options.clock, report)
+    watch = WatchOptions(state_namespace, options.clock, report, wait.scope)
     try:
         async with asyncio.timeout(options.seconds):
             try:
@@ -127,7 +127,7 @@ class _Wait(msgspec.Struct):
     staged: Agent | None = None
 
     @property
-    def _scope(self) -> agent_lists.AgentScope:
+    def scope(self) -> agent_lists.AgentScope:
         return agent_lists.AgentScope((self.options.name,), self.options.namespace)
 
     def _agent(self, fleet: tuple[Agent, ...]) -> Agent:
@@ -198,7 +198,7 @@ class _Wait(msgspec.Struct):
             now = options.clock()
             agent = self._agent(
                 await agent_lists.list_agents(
-                    self.cluster, self.state_namespace, now, scope=self._scope
+                    self.cluster, self.state_namespace, now, scope=self.scope
                 )
             )
             if edit := _edited(agent, failed):
@@ -213,9 +213,8 @@ class _Wait(msgspec.Struct):
 
     async def _key_at_commit(self) -> Key:
         """The DaemonSet, as soon as the awaited commit is applied to it."""
-        async for fleet in watched_agents.polled_agents(
-            self.cluster, self.state_namespace, self.options.clock, self.report
-        ):
+        watch = WatchOptions(self.state_namespace, self.options.clock, self.report)
+        async for fleet in watched_agents.polled_agents(self.cluster, watch):
             missing = self.options.commit and await self._missing(fleet)
             if not missing:
                 return self._agent(fleet).key

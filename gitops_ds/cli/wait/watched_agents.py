@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -16,12 +16,17 @@ import msgspec
 
 from gitops_ds.controller.observer import Observer
 from gitops_ds.core import errors
-from gitops_ds.core.cluster import ClusterReader
+from gitops_ds.core.cluster import BRIEF, EVERYTHING, ClusterReader, Selection
+from gitops_ds.core.daemonset import DaemonSet
 from gitops_ds.core.events.base import Event, WatchFailed
+from gitops_ds.core.objects import DAEMONSET, Key
 from gitops_ds.daemonset import competing_controller
 from gitops_ds.deploy import source_status_store
+from gitops_ds.kube.apimachinery import daemonsets
+from gitops_ds.rollouts.state import daemonset_statements
 from gitops_ds.status import agent_lists
 from gitops_ds.status import agents as fleet_agents
+from gitops_ds.status.agent_lists import EVERY, AgentScope
 from gitops_ds.status.agents import Agent, Owners
 from gitops_ds.status.tracker import StatusTracker
 
@@ -64,12 +69,14 @@ class WatchOptions(msgspec.Struct, frozen=True):
     """The namespace of the deployer's state, empty if it announced nothing about these agents, and
     the clock, in seconds since 1970.
 
-    `say` receives errors that are retried.
+    `say` receives errors that are retried. Of a scope with one name only those agents are current,
+    and only the pods that decide about them are watched.
     """
 
     state_namespace: str
     clock: Callable[[], float]
     say: Callable[[str], None]
+    scope: AgentScope = EVERY
 
 
 @asynccontextmanager
@@ -92,8 +99,18 @@ async def watching(cluster: ClusterReader, options: WatchOptions) -> AsyncIterat
     observer = Observer(cluster, receive, clock=clock, chance=random.random)
     if options.state_namespace:
         observer.follow_ledger(options.state_namespace)
-    tracker = StatusTracker(observer, dict, clock)
-    tasks = [asyncio.create_task(observer.run()), asyncio.create_task(tracker.run())]
+    scope = options.scope
+
+    def includes(key: Key) -> bool:
+        # without the agent all are known, for a message with the nearest name
+        return scope.has(key) or not any(map(scope.has, observer.keys))
+
+    tracker = StatusTracker(observer, dict, clock, includes=includes)
+    work = [observer.run(), tracker.run()]
+    if len(scope.names) == 1:
+        observer.watch_pods(await _first_pods(cluster, scope))
+        work.append(_follow_pods(observer, tracker, scope))
+    tasks = [asyncio.create_task(part) for part in work]
     for task in tasks:
         task.add_done_callback(finished)
     try:
@@ -105,12 +122,47 @@ async def watching(cluster: ClusterReader, options: WatchOptions) -> AsyncIterat
         failure.cancel()
 
 
+async def _first_pods(cluster: ClusterReader, scope: AgentScope) -> Selection:
+    """The pods of the agent before anything is watched; all if that is unknown."""
+    named = f"metadata.name={fleet_agents.name_of(scope.names[0])}"
+    with contextlib.suppress(errors.ClusterError):  # the watches report it
+        chosen = await _daemonsets(cluster, Selection(scope.namespace, fields=named))
+        is_staged = any(daemonset_statements.has_target(one.annotations) for one in chosen)
+        return _pods_of(chosen, await _daemonsets(cluster) if is_staged else ())
+    return BRIEF
+
+
+async def _daemonsets(cluster: ClusterReader, which: Selection = EVERYTHING) -> Sequence[DaemonSet]:
+    listing = await cluster.list(DAEMONSET, which)
+    return [daemonsets.daemonset_of(body) for body in listing.items]
+
+
+async def _follow_pods(observer: Observer, tracker: StatusTracker, scope: AgentScope) -> None:
+    """Watches other pods when others decide about the agent: with a rollout that waits for other
+    agents, or as soon as a pod has no place.
+    """
+    async for _ in tracker.changed():
+        chosen = [agent.seen for agent in tracker.agents() if scope.has(agent.key)]
+        needs_others = any(map(agent_lists.needs_others, chosen))
+        every = [] if needs_others else [*observer.cache.daemonsets]
+        observer.watch_pods(
+            BRIEF if needs_others else _pods_of([seen.daemonset for seen in chosen], every)
+        )
+
+
+def _pods_of(chosen: Sequence[DaemonSet], every: Sequence[DaemonSet]) -> Selection:
+    """One watch with the pods that decide about these DaemonSets; all without one."""
+    lists = agent_lists.pod_lists(chosen, every)
+    return lists[0] if len(lists) == 1 else BRIEF
+
+
 async def synced(watched: WatchedAgents) -> None:
     """Returns when the status of every agent is known."""
     changes = watched.tracker.changed()
     await watched.observer.synced.wait()
     while len(watched.tracker.agents()) < sum(
-        key.name != competing_controller.PROBE for key in watched.observer.keys
+        key.name != competing_controller.PROBE
+        for key in filter(watched.tracker.includes, watched.observer.keys)
     ):
         await anext(changes)
 
@@ -119,10 +171,7 @@ POLL_SECONDS = 2.0  # between two reads
 
 
 async def polled_agents(
-    cluster: ClusterReader,
-    state_namespace: str,
-    clock: Callable[[], float],
-    say: Callable[[str], None],
+    cluster: ClusterReader, options: WatchOptions
 ) -> AsyncIterator[tuple[Agent, ...]]:
     """The agents, read every few seconds. `say` receives each message once.
 
@@ -133,11 +182,12 @@ async def polled_agents(
     def once(message: str) -> None:
         if message not in messages:
             messages.add(message)
-            say(message)
+            options.say(message)
 
     while True:
+        now = options.clock()
         try:
-            yield await agent_lists.list_agents(cluster, state_namespace, clock(), once)
+            yield await agent_lists.list_agents(cluster, options.state_namespace, now, once)
         except errors.ClusterError as error:
             if not error.retryable:
                 raise
@@ -162,9 +212,7 @@ async def follow(
         async with watching(cluster, options) as watched:
             await watched.unless_failed(_follow(cluster, options, watched, (show, which)))
     except errors.Forbidden:
-        async for agents in polled_agents(
-            cluster, options.state_namespace, options.clock, options.say
-        ):
+        async for agents in polled_agents(cluster, options):
             show(which(agents))
 
 
