@@ -15,15 +15,20 @@ from gitops_ds.cli.history import revision_history
 from gitops_ds.cli.restart import RestartArgs, restart_commit
 from gitops_ds.cli.trace import traced_pods
 from gitops_ds.core import errors, names
+from gitops_ds.core.cluster import BRIEF
 from gitops_ds.core.deployer_state import DeployerState
-from gitops_ds.core.objects import CommitId
+from gitops_ds.core.objects import POD, CommitId
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.rollouts.state import proofs
+from gitops_ds.status import agent_lists
 from gitops_ds.status.agents import Agent
+from gitops_ds.testing.simulator import virtual_time
 from tests.cli import commands
 from tests.rollouts.rollout_world import SECOND
+from tests.simulator.setup import set_up
 from tests.status.staged_world import watched
+from tests.status.test_agent_lists import Recorded, many
 
 AGENT = """\
 apiVersion: apps/v1
@@ -135,6 +140,29 @@ def test_what_can_not_be_restarted_by_a_commit_is_refused(
 ) -> None:
     with pytest.raises((errors.UsageError, errors.Refused), match=message):
         restart(repository(tmp_path, files), name, namespace=space)
+
+
+async def test_a_pod_is_traced_by_the_pods_of_its_daemonset() -> None:
+    async with set_up(3) as there:
+        await many(there)
+        bare = {"metadata": {"name": "bare", "namespace": "default", "labels": {"app": "agent"}}}
+        await there.people.create(
+            POD, {**bare, "spec": {"containers": [{"name": "a", "image": "a:1"}]}}
+        )
+        now, client = virtual_time.clock()(), Recorded(there.people)
+        every = await agent_lists.list_agents(there.people, "gitops-ds", now)
+        traced = [pod.name for agent in every for pod in agent.seen.pods]
+        assert "bare" in traced
+        for name in traced:
+            scope = await traced_pods.scope_of(client, "pod", name, "")
+            agents = await agent_lists.list_agents(client, "gitops-ds", now, scope=scope)
+            found = traced_pods.found(agents, "pod", name, "")
+            assert found == traced_pods.found(every, "pod", name, "")
+            assert (BRIEF in client.pods) == (name == "bare")
+            client.pods.clear()
+        for name in ("none", "a,b"):
+            with pytest.raises(errors.NoMatch, match=f"no pod of a DaemonSet is named {name}"):
+                await traced_pods.scope_of(client, "pod", name, "")
 
 
 def staged_agent(commit: str, cause: str = "") -> Agent:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gitops_ds.cli.get import node_work, tables
+from gitops_ds.core.cluster import BRIEF, Selection
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.live import Taint
 from gitops_ds.core.objects import CONFIG_MAP, Body, CommitId
@@ -19,6 +20,7 @@ from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator import virtual_time
 from tests.controller.test_startup_taints import begin, joining, required
 from tests.simulator.setup import KEY, Setup, named, set_up
+from tests.status.test_agent_lists import Recorded, many
 
 SPACE = "gitops-ds"
 
@@ -119,3 +121,18 @@ async def test_a_node_with_a_taint_that_only_the_service_knows_waits() -> None:
             (row,) = await node_work.read(there.people, SPACE, None, now)
             assert (row.word, row.wait is not None) == (word, word == "Waiting")
             assert row.wait is None or "TaintNotTolerated" in row.wait.text
+
+
+async def test_only_the_pods_of_required_agents_are_requested_and_none_without_a_waiting_node() -> (
+    None
+):
+    async with set_up(named(range(1)), required()) as there:
+        await many(there)
+        now, client = virtual_time.clock()(), Recorded(there.people)
+        reader: Any = client
+        await applied(there, there.body)
+        await node_work.read(reader, SPACE, StartupTaintPolicy(), now)
+        assert (client.pods, client.nodes) == ([], [BRIEF])
+        there.cluster.add_nodes(joining(range(1, 2)))
+        await node_work.read(reader, SPACE, StartupTaintPolicy(), now)
+        assert client.pods == [Selection("default", "app=agent", brief=True)]

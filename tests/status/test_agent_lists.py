@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.cli.get import node_work
 from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import EVERYTHING, Listing, Selection
 from gitops_ds.core.objects import DAEMONSET, NAMESPACE, NODE, POD, Key, Resource
 from gitops_ds.core.rollouts.staged_rollout import HoldKind
-from gitops_ds.core.startup_taints import StartupTaintPolicy
 from gitops_ds.kube.apimachinery import pods, timestamps
 from gitops_ds.status import agent_lists
 from gitops_ds.status.agent_lists import EVERY, AgentScope
@@ -206,10 +204,3 @@ def test_all_pods_are_listed_if_others_may_have_the_place_of_a_pod() -> None:
     assert agent.rollout is not None
     assert "web/later-" in str(agent.rollout.stages)
     assert client.pods[-1] == BRIEF
-
-
-async def test_the_nodes_with_their_work_need_the_fields_that_decisions_read_only() -> None:
-    async with set_up(1) as there:
-        client: Any = Recorded(there.people)
-        await node_work.read(client, "gitops-ds", StartupTaintPolicy(), 0.0)
-        assert client.pods == client.nodes == [BRIEF]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from gitops_ds.core.cluster import BRIEF, ClusterReader
 from gitops_ds.core.decision import Observation
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.live import Node, Taint
-from gitops_ds.core.objects import CONFIG_MAP
+from gitops_ds.core.objects import CONFIG_MAP, POD, Body, Key
 from gitops_ds.core.startup_taints import OWN, AgentWait, NodeWait, StartupTaintPolicy
 from gitops_ds.daemonset import cache
 from gitops_ds.daemonset.indexes import PodsByNode
@@ -22,6 +22,7 @@ from gitops_ds.deploy import state_store
 from gitops_ds.kube.apimachinery import timestamps
 from gitops_ds.startup_taints import node_waits, required_agents
 from gitops_ds.startup_taints.node_waits import Surroundings
+from gitops_ds.status import agent_lists
 
 
 class NodeWork(msgspec.Struct, frozen=True):
@@ -82,11 +83,15 @@ async def read(
     states = await state_store.load_all(cluster, state_namespace)
     content = cache.Cache()
     by_node = content.by_node = PodsByNode()
-    lists = await asyncio.gather(*(cluster.list(resource, BRIEF) for resource in cache.WATCHED))
-    for resource, listing in zip(cache.WATCHED, lists, strict=True):
+    kinds = [resource for resource in cache.WATCHED if resource != POD]
+    lists = await asyncio.gather(*(cluster.list(resource, BRIEF) for resource in kinds))
+    for resource, listing in zip(kinds, lists, strict=True):
         content.replace(resource, listing.items, listing.version)
     is_known = bool(states) and all(state.knows_required for state in states.values())
     required = required_agents.of_states(states.values())
+    content.replace(POD, (), "")
+    if any(policy.covers(taint) for node in content.nodes.values() for taint in node.taints):
+        content.replace(POD, await _pods(cluster, content, required), "")
     agents = tuple(
         required_agents.agent_of(required[key], *content.find(key)) for key in sorted(required)
     )
@@ -104,6 +109,16 @@ async def read(
         )
         for state in nodes
     )
+
+
+async def _pods(
+    cluster: ClusterReader, content: cache.Cache, required: Iterable[Key]
+) -> list[Body]:
+    """The pods of these DaemonSets. Raises ClusterError."""
+    daemonsets = (content.daemonset(key) for key in required)
+    selections = agent_lists.pod_lists([one for one in daemonsets if one], ())
+    lists = await asyncio.gather(*(cluster.list(POD, which) for which in selections))
+    return [body for listing in lists for body in listing.items]
 
 
 def of_agent(

@@ -49,8 +49,8 @@ async def trace(args: TraceArgs) -> int:
     from gitops_ds.status import agent_lists
 
     kind, name = traced_pods.parse_target(args.what)
-    scope = agent_lists.AgentScope((name,) if kind == "ds" else (), args.namespace)
     async with args.open_cluster() as cluster:
+        scope = await traced_pods.scope_of(cluster, kind, name, args.namespace)
         agents = await agent_lists.list_agents(
             cluster, args.state_namespace, time.time(), scope=scope
         )

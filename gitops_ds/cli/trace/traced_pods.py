@@ -4,18 +4,22 @@ revision, commit, author, file, line.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gitops_ds.cli.history import revision_history
 from gitops_ds.core import errors, names
+from gitops_ds.core.cluster import ClusterReader, Selection
 from gitops_ds.core.live import Revision
-from gitops_ds.core.objects import CommitId, Key, template_of
+from gitops_ds.core.objects import POD, CommitId, Key, template_of
 from gitops_ds.deploy.pipeline import open_repository
+from gitops_ds.kube.apimachinery import pods
 from gitops_ds.source.git.repository import Repository
 from gitops_ds.source.render import bundle as rendering
 from gitops_ds.status import agent_json, change_causes
 from gitops_ds.status import agents as fleet_agents
+from gitops_ds.status.agent_lists import AgentScope
 from gitops_ds.status.agents import Agent
 from gitops_ds.yaml.provenance import lookup
 
@@ -38,6 +42,26 @@ def parse_target(text: str) -> tuple[str, str]:
     )
 
 
+async def scope_of(cluster: ClusterReader, kind: str, name: str, namespace: str) -> AgentScope:
+    """The agents that can have pods of a target: of a pod its DaemonSet, if it has one. Raises
+    ClusterError, and NoMatch without such a pod.
+    """
+    if kind == "ds":
+        return AgentScope((name,), namespace)
+    if kind != "pod":
+        return AgentScope((), namespace)
+    with contextlib.suppress(errors.BadRequest):  # no pod has such a name
+        named = Selection(namespace, fields=f"metadata.name={name}")
+        owners = [
+            pods.controller_of(body["metadata"]) for body in (await cluster.list(POD, named)).items
+        ]
+        if None in owners:  # any DaemonSet that selects the orphan
+            return AgentScope((), namespace)
+        if daemonsets := [owner.name for owner in owners if owner and pods.is_of_daemonset(owner)]:
+            return AgentScope(tuple(daemonsets), namespace)
+    raise _no_match(kind, name, namespace)
+
+
 def found(
     agents: Sequence[Agent], kind: str, name: str, namespace: str
 ) -> list[tuple[Agent, dict[str, Any]]]:
@@ -56,15 +80,19 @@ def found(
         if (entry[where[kind]].startswith(name) if kind == "commit" else entry[where[kind]] == name)
     ]
     if not entries:
-        inside = f" in namespace {namespace}" if namespace else ""
-        what = {
-            "pod": f"is named {name}",
-            "node": f"runs on node {name}",
-            "commit": f"runs the template of commit {name}",
-        }[kind]
-        hint = ": `gitops-ds history ds/NAME` lists commits" if kind == "commit" else ""
-        raise errors.NoMatch(f"no pod of a DaemonSet{inside} {what}{hint}")
+        raise _no_match(kind, name, namespace)
     return entries
+
+
+def _no_match(kind: str, name: str, namespace: str) -> errors.NoMatch:
+    inside = f" in namespace {namespace}" if namespace else ""
+    what = {
+        "pod": f"is named {name}",
+        "node": f"runs on node {name}",
+        "commit": f"runs the template of commit {name}",
+    }[kind]
+    hint = ": `gitops-ds history ds/NAME` lists commits" if kind == "commit" else ""
+    return errors.NoMatch(f"no pod of a DaemonSet{inside} {what}{hint}")
 
 
 async def traced(
