@@ -16,13 +16,14 @@ from gitops_ds.cli.wait.watched_agents import WatchOptions
 from gitops_ds.core import errors
 from gitops_ds.core.cluster import Selection
 from gitops_ds.core.health import HealthState
-from gitops_ds.core.objects import DAEMONSET
+from gitops_ds.core.objects import DAEMONSET, NODE
 from gitops_ds.status import agent_lists
 from gitops_ds.status import agents as fleet_agents
 from gitops_ds.status.agent_lists import AgentScope
 from gitops_ds.status.agents import Agent
 from gitops_ds.testing.simulator import virtual_time
 from tests.cli.test_list_options import in_background
+from tests.commands.test_wait import blind
 from tests.simulator.setup import set_up
 from tests.status.test_agent_lists import Recorded, many, named
 
@@ -94,3 +95,16 @@ async def test_a_daemonset_that_is_created_again_with_another_selector_is_follow
         assert agent.health.state is HealthState.HEALTHY
         assert len(agent.seen.pods) == 3
         assert client.pods[-1] == Selection("default", "app=other", brief=True)
+
+
+@pytest.mark.parametrize("command", [waited, followed])
+async def test_without_a_right_to_nodes_the_reads_have_the_pods_of_the_agent(
+    command: Command,
+) -> None:
+    async with set_up(3) as there:
+        await many(there)
+        client = Recorded(blind(there, NODE))
+        agent = await command(client, "many", "default")
+        assert agent.health.state is HealthState.HEALTHY
+        assert client.pods
+        assert all(which.labels for which in client.pods)

@@ -213,7 +213,7 @@ class _Wait(msgspec.Struct):
 
     async def _key_at_commit(self) -> Key:
         """The DaemonSet, as soon as the awaited commit is applied to it."""
-        watch = WatchOptions(self.state_namespace, self.options.clock, self.report)
+        watch = WatchOptions(self.state_namespace, self.options.clock, self.report, self.scope)
         async for fleet in watched_agents.polled_agents(self.cluster, watch):
             missing = self.options.commit and await self._missing(fleet)
             if not missing:

@@ -31,6 +31,7 @@ from gitops_ds.kube.apimachinery import daemonsets, revisions
 from gitops_ds.kube.client import informer
 from gitops_ds.rollouts.state import daemonset_statements, target_revisions
 from gitops_ds.status import agents, health
+from gitops_ds.status.agent_lists import EVERY, AgentScope
 
 
 def ignore(_key: Key, _progress: RolloutProgress) -> None:
@@ -95,7 +96,9 @@ async def _follow_stages(
     the status is followed.
     """
     # the person who applied them has announced nothing
-    watch = watched_agents.WatchOptions("", listener.clock, listener.report)
+    names = tuple(key.name for key in pending.messages)
+    scope = AgentScope(names, next(iter(pending.messages)).namespace) if len(names) == 1 else EVERY
+    watch = watched_agents.WatchOptions("", listener.clock, listener.report, scope)
     try:
         async with watched_agents.watching(cluster, watch) as watched:
             await watched.unless_failed(_report_stages(watched, pending))

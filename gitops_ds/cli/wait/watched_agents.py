@@ -105,12 +105,12 @@ async def watching(cluster: ClusterReader, options: WatchOptions) -> AsyncIterat
         # without the agent all are known, for a message with the nearest name
         return scope.has(key) or not any(map(scope.has, observer.keys))
 
-    tracker = StatusTracker(observer, dict, clock, includes=includes)
-    work = [observer.run(), tracker.run()]
     if len(scope.names) == 1:
         observer.watch_pods(await _first_pods(cluster, scope))
-        work.append(_follow_pods(observer, tracker, scope))
-    tasks = [asyncio.create_task(part) for part in work]
+    tracker = StatusTracker(observer, dict, clock, includes=includes)
+    tasks = [asyncio.create_task(observer.run()), asyncio.create_task(tracker.run())]
+    if len(scope.names) == 1:
+        tasks.append(asyncio.create_task(_follow_pods(observer, tracker, scope)))
     for task in tasks:
         task.add_done_callback(finished)
     try:
@@ -173,7 +173,8 @@ POLL_SECONDS = 2.0  # between two reads
 async def polled_agents(
     cluster: ClusterReader, options: WatchOptions
 ) -> AsyncIterator[tuple[Agent, ...]]:
-    """The agents, read every few seconds. `say` receives each message once.
+    """The agents of the scope, read every few seconds; all while it has none. `say` receives each
+    message once.
 
     Raises ClusterError for a permanent error.
     """
@@ -185,9 +186,12 @@ async def polled_agents(
             options.say(message)
 
     while True:
-        now = options.clock()
+        now, space = options.clock(), options.state_namespace
         try:
-            yield await agent_lists.list_agents(cluster, options.state_namespace, now, once)
+            try:
+                yield await agent_lists.list_agents(cluster, space, now, once, options.scope)
+            except errors.NoMatch:
+                yield await agent_lists.list_agents(cluster, space, now, once)
         except errors.ClusterError as error:
             if not error.retryable:
                 raise
