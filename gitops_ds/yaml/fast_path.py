@@ -1,5 +1,5 @@
 """Parses the YAML of most manifests line by line, four times as fast as libyaml: block mappings and
-lists of short scalars and of literal block scalars (`|`).
+lists of short scalars, of flow collections in one line, and of literal block scalars (`|`).
 
 It parses a file as a whole or not at all: a file with a construct whose value might differ from
 libyaml's (tests/yaml/test_fast_path.py compares them), or with a finding, is parsed by `parser`. It
@@ -34,17 +34,17 @@ _BARE: Final = (
     r"])#| +(?=[^ #]))*"
 )
 _QUOTED: Final = r"\"[\x20\x21\x23-\x5b\x5d-\x7e]*\"|'[\x20-\x26\x28-\x7e]*'"
-_ITEM: Final = rf"[A-Za-z0-9/_][A-Za-z0-9./_-]*|{_QUOTED}"
-_LIST: Final = rf"\[ *(?:(?:{_ITEM})(?: *, *(?:{_ITEM}))*)? *\]"
-
-_PAIR: Final = rf"({KEY}): +({_ITEM})"
-_MAPPING: Final = rf"\{{ *(?:{KEY}: +(?:{_ITEM})(?: *, *{KEY}: +(?:{_ITEM}))*)? *\}}"
+# A scalar in a flow collection. A colon in it is an error in some versions of libyaml.
+_ITEM: Final = rf"(?:--?)?[A-Za-z0-9$/_][A-Za-z0-9$%()+./=@^_~-]*|{_QUOTED}"
 
 LINE: Final = re.compile(rf"( *)(- +)?(?:({KEY}):(?: +|\Z))?(.*)\Z")
 _NOTHING: Final = re.compile(rf" *(?:{_COMMENT})?\Z")
-VALUE: Final = re.compile(rf"({_BARE}|{_QUOTED}|{_LIST}|{_MAPPING})(?: +{_COMMENT})? *\Z")
+_END: Final = rf"(?: +{_COMMENT})? *\Z"
+_SCALAR: Final = re.compile(rf"({_BARE}|{_QUOTED}){_END}")
+_AFTER_FLOW: Final = re.compile(_END)
+# a bracket or a comma, a key, or a scalar
+_TOKEN: Final = re.compile(rf" *(?:([\[\]{{}},])|({KEY}): +|({_ITEM})(?=[ ,\]}}]))")
 ITEMS: Final = re.compile(_ITEM)
-_PAIRS: Final = re.compile(_PAIR)
 
 _NEW: Final = "---"
 # The indentation of the line, whether it starts with a dash, the column of the key, the key,
@@ -174,7 +174,7 @@ def _document(lines: list[Line]) -> dict[str, Any]:
             is_list, waiting = dash, None
         if dash:
             if key is None:
-                box.append(value.copy() if type(value) is list or type(value) is dict else value)
+                box.append(_copied(value) if type(value) is list or type(value) is dict else value)
                 continue
             around.append((at, box, True))
             new = {}
@@ -182,7 +182,7 @@ def _document(lines: list[Line]) -> dict[str, Any]:
             box, at, is_list = new, inner, False
         if key in box:
             raise _Unsure
-        box[key] = value.copy() if type(value) is list or type(value) is dict else value
+        box[key] = _copied(value) if type(value) is list or type(value) is dict else value
         waiting = None if has_value else key
         if len(around) > _DEEPEST:
             raise _Unsure
@@ -221,22 +221,64 @@ def _value(text: str) -> Any:
         if style not in _LITERAL:
             raise _Unsure
         return _LITERAL[style]
-    match = VALUE.match(text)
+    if text[0] in "[{":
+        value, end = _flow(text, 0)
+        if _AFTER_FLOW.match(text, end) is None or ("{" in text and end > _LONGEST):
+            raise _Unsure
+        return value
+    match = _SCALAR.match(text)
     if match is None:
         raise _Unsure
-    word: str = match[1]
-    if word[0] == "{":
-        if len(word) > _LONGEST:
-            raise _Unsure
-        return _mapping(_PAIRS.findall(word))
-    return [_scalar(item) for item in ITEMS.findall(word)] if word[0] == "[" else _scalar(word)
+    return _scalar(match[1])
 
 
-def _mapping(pairs: list[tuple[str, str]]) -> dict[str, scalars.Scalar]:
-    value = {key: _scalar(item) for key, item in pairs}
-    if len(value) < len(pairs) or any(scalars.key(key) != key for key in value):
-        raise _Unsure
-    return value
+def extent(text: str) -> int | None:
+    """The length of the value at the start of the text after a key or a dash; None without one."""
+    if text[:1] in ("[", "{"):
+        return _flow(text, 0)[1]
+    match = _SCALAR.match(text)
+    return match.end(1) if match else None
+
+
+def _flow(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
+    """The flow collection that begins at a position, and its end."""
+    close = "]" if text[at] == "[" else "}"
+    result: Any = [] if close == "]" else {}
+    token = _TOKEN.match(text, at + 1)
+    if token is not None and token[1] == close:
+        return result, token.end()
+    while token is not None and depth < _DEEPEST:
+        key = None
+        if close == "}":
+            key = token[2]
+            if key is None or key in result or scalars.key(key) != key:
+                break
+            token = _TOKEN.match(text, token.end())
+            if token is None:
+                break
+        if token[3] is not None:
+            value, at = _scalar(token[3]), token.end()
+        elif token[1] in ("[", "{"):
+            value, at = _flow(text, token.end() - 1, depth + 1)
+        else:
+            break
+        if key is None:
+            result.append(value)
+        else:
+            result[key] = value
+        token = _TOKEN.match(text, at)
+        if token is not None and token[1] == close:
+            return result, token.end()
+        is_next = token is not None and token[1] == ","
+        token = _TOKEN.match(text, token.end()) if token and is_next else None
+    raise _Unsure
+
+
+def _copied(value: Any) -> Any:
+    """A copy of a flow collection: equal lines share the value."""
+    if type(value) is list:
+        return [_copied(item) for item in value]
+    return {key: _copied(item) for key, item in value.items()} if type(value) is dict else value
 
 
 def _scalar(word: str) -> scalars.Scalar:

@@ -73,7 +73,9 @@ def span(data: bytes, document: int, path: Path, *, key: bool) -> Span | None:
 
 
 class _OtherSyntax(Exception):
-    """The place is in a flow mapping, or at the end of a literal block scalar."""
+    """The place is in a flow mapping, in a list with another flow collection, or at the end of a
+    literal block scalar.
+    """
 
 
 @lru_cache(maxsize=4)
@@ -220,11 +222,10 @@ def _scalar(within: _DocumentText, at: _Entry) -> Span:
     row, (rest, start) = within.row(at.line), _rest(within, at)
     if rest.startswith("|"):
         raise _OtherSyntax
-    match = fast_path.VALUE.match(rest)
-    if match is None:
-        end = at.column + len(at.key or "") + 1
-        return (row, end), (row, end)
-    return (row, start + match.start(1)), (row, start + match.end(1))
+    length = fast_path.extent(rest)
+    if length is None:
+        start, length = at.column + len(at.key or "") + 1, 0
+    return (row, start), (row, start + length)
 
 
 def _rest(within: _DocumentText, at: _Entry) -> tuple[str, int]:
@@ -239,12 +240,12 @@ def _flow_item(within: _DocumentText, at: _Entry, step: str | int) -> Span | Non
     rest, start = _rest(within, at)
     if rest.startswith("{"):
         raise _OtherSyntax
-    match = fast_path.VALUE.match(rest)
-    if match is None or not match[1].startswith("[") or not isinstance(step, int):
+    if not rest.startswith("[") or not isinstance(step, int):
         return None
-    items = list(fast_path.ITEMS.finditer(match[1]))
+    if "[" in rest[1:] or "{" in rest:
+        raise _OtherSyntax
+    items = list(fast_path.ITEMS.finditer(rest, 1, fast_path.extent(rest) or 0))
     if not 0 <= step < len(items):
         return None
-    start += match.start(1)
     row = within.row(at.line)
     return (row, start + items[step].start()), (row, start + items[step].end())

@@ -40,6 +40,8 @@ COMMON = [
     ),
     "a: b c  d   \nb:   x\n",
     "a: {b: c}\nd:\n- {e: 1, f: 'g, h' } # i\n- { }\n",
+    "a: {b: {c: [d, {e: 1}]}, f: [ ]} # g\nh: [{i: j}, [k, []], {}]\nl:\n- [{}]\n",
+    "a: [--b=c, -d, $(E), f@g, 1.5, -1, 10%, h=i+j]\nk: {l: 'm: {n}', o: \"[p]\"}\n",
     "a: |\n  b\n",
     "a: |-\n  b\n\n   c # d\n\n\n# e\nf: g\n",
     "a: |  \n\n    b: c\n      - d\n\n    e\n  # f\ng:\n- |-\n h\n",
@@ -68,7 +70,19 @@ def test_the_common_syntax_of_manifests_is_read(text: str) -> None:
         "a: &x b\n",
         "a: {b: c, b: d}\n",
         "a: {b: y}\n",
-        "a: {b: {c: d}}\n",
+        "a: {b: {c: d}, b: e}\n",
+        "a: {b: {c: d}\n",
+        "a: {b: [c}]\n",
+        "a: [b: {c: d}]\n",
+        "a: [b, ]\n",
+        "a: [, b]\n",
+        "a: [b c]\n",
+        "a: [b, c] d\n",
+        "a: [b:c]\n",
+        "a: {b: c #d}\n",
+        "a: [y]\n",
+        "a: [-]\n",
+        f"a: [{{b: {LONG}}}]\n",
         "a: {b}\n",
         "a: {b: }\n",
         "a: >\n  b\n",
@@ -108,11 +122,12 @@ def test_other_syntax_is_left_to_libyaml(text: str) -> None:
 
 
 def test_a_list_or_mapping_that_a_line_writes_is_another_one_each_time() -> None:
-    data = b"a: []\nb:\n- []\n- {}\n"
+    data = b"a: []\nb:\n- []\n- {}\nc: {d: [{}]}\n"
     for _ in range(2):
         plain = fast_path.read(data)
-        assert plain == [(0, {"a": [], "b": [[], {}]})]
+        assert plain == [(0, {"a": [], "b": [[], {}], "c": {"d": [{}]}})]
         value = plain[0][1]
+        value["c"]["d"][0]["e"] = 1
         value["a"].append(1)
         value["b"][0].append(1)
         value["b"][1]["c"] = 1
@@ -185,6 +200,32 @@ LINES = st.builds(
 @example("a:\n  b: c\n d: e")
 @example("a:\n- b:\n c: d")
 def test_the_result_is_that_of_libyaml_or_none(text: str) -> None:
+    value = fast_path.read(text.encode())
+    assert value is None or repr(value) == parsed_text(text.encode())
+
+
+FLOWS = st.recursive(
+    st.sampled_from(["a", "-b", "--c=1", "$(D)", "1", "-1", ".5", "~", "y", "'e, f'", '"{g}"', ""]),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]"),
+        st.lists(st.tuples(st.sampled_from(["a", "b", "on"]), inner), max_size=3).map(
+            lambda pairs: "{" + ", ".join(f"{key}: {value}" for key, value in pairs) + "}"
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["a: ", "- ", "b: ", "  "]).flatmap(lambda head: FLOWS.map(head.__add__))
+    ),
+    st.integers(0, 60),
+    st.sampled_from(["", "", "", " ", ",", ":", "]", "}", "[", "{", "#", " #", "-"]),
+)
+def test_flow_collections_are_those_of_libyaml(lines: list[str], at: int, odd: str) -> None:
+    text = "\n".join(lines)
+    text = text[:at] + odd + text[at:]
     value = fast_path.read(text.encode())
     assert value is None or repr(value) == parsed_text(text.encode())
 

@@ -64,7 +64,10 @@ def test_manifests_of_the_project(path: Path) -> None:
 
 
 _SCALARS = st.sampled_from(
-    ["x", "'y z'", '"q"', "1", "true", "[]", "{}", "[a, 'b c']", "{d: e, f: 'g'}", ""]
+    [
+        *("x", "'y z'", '"q"', "1", "true", "[]", "{}", "[a, 'b c']", "{d: e, f: 'g'}", ""),
+        *("[--x=y, [z]]", "{d: {e: [f]}}", "[{d: e}, f]"),
+    ]
 )
 _KEYS = st.sampled_from(["a", "bb", "c.d/e", "name"])
 # what looks like YAML in a text in literal style
