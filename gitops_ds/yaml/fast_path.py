@@ -65,6 +65,7 @@ class _Literal(Enum):
     STRIP = "|-"
 
 
+_COLLECTIONS: Final = (list, dict)
 _LITERAL: Final = {style.value: style for style in _Literal}
 
 
@@ -174,7 +175,7 @@ def _document(lines: list[Line]) -> dict[str, Any]:
             is_list, waiting = dash, None
         if dash:
             if key is None:
-                box.append(_copied(value) if type(value) is list or type(value) is dict else value)
+                box.append(_copied(value) if type(value) in _COLLECTIONS else value)
                 continue
             around.append((at, box, True))
             new = {}
@@ -182,7 +183,7 @@ def _document(lines: list[Line]) -> dict[str, Any]:
             box, at, is_list = new, inner, False
         if key in box:
             raise _Unsure
-        box[key] = _copied(value) if type(value) is list or type(value) is dict else value
+        box[key] = _copied(value) if type(value) in _COLLECTIONS else value
         waiting = None if has_value else key
         if len(around) > _DEEPEST:
             raise _Unsure
@@ -221,7 +222,7 @@ def _value(text: str) -> Any:
         if style not in _LITERAL:
             raise _Unsure
         return _LITERAL[style]
-    if text[0] in "[{":
+    if text[:1] in ("[", "{"):
         value, end = _flow(text, 0)
         if _AFTER_FLOW.match(text, end) is None or ("{" in text and end > _LONGEST):
             raise _Unsure
@@ -277,8 +278,8 @@ def _flow(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
 def _copied(value: Any) -> Any:
     """A copy of a flow collection: equal lines share the value."""
     if type(value) is list:
-        return [_copied(item) for item in value]
-    return {key: _copied(item) for key, item in value.items()} if type(value) is dict else value
+        return [_copied(one) if type(one) in _COLLECTIONS else one for one in value]
+    return {k: _copied(one) if type(one) in _COLLECTIONS else one for k, one in value.items()}
 
 
 def _scalar(word: str) -> scalars.Scalar:

@@ -197,6 +197,7 @@ LINES = st.builds(
 @example("a: |\n\n  \n b\n")
 @example("a: |-\n b\n---\n")
 @example("a: - b")
+@example("- ")
 @example("a:\n  b: c\n d: e")
 @example("a:\n- b:\n c: d")
 def test_the_result_is_that_of_libyaml_or_none(text: str) -> None:
