@@ -22,6 +22,7 @@ from gitops_ds.status.agents import Agent
 from tests.commands.test_watched_pods import shown
 from tests.deploy import rollout_scene
 from tests.deploy.rollout_scene import POLICY, Scene, both
+from tests.deploy.test_loop import AGENT
 from tests.status.test_agent_lists import Recorded
 
 play = rollout_scene.play
@@ -106,3 +107,18 @@ async def test_all_pods_are_watched_while_a_rollout_waits_for_idle_nodes(scene: 
         await asyncio.sleep(60)
     assert client.pods[-1].labels
     assert fleets[-1][0].health.state is HealthState.HEALTHY
+
+
+async def test_all_pods_are_watched_as_soon_as_a_pod_of_the_rollout_has_no_place(
+    scene: Scene, /
+) -> None:
+    client = Recorded(scene.cluster.client("person"))
+    async with shown(client, AgentScope(("agent",)), scene.cluster.server.now) as fleets:
+        large = 'agent:2", resources: {requests: {cpu: "100"}}}]'
+        scene.history.push(AGENT.format(tag="2").replace('agent:2"}]', large))
+        scene.request()
+        await scene.until(lambda: len(scene.on("2")) > 0)
+        await asyncio.sleep(60)
+    assert fleets[-1][0].rollout is not None
+    assert client.pods[0].labels
+    assert client.pods[-1] == BRIEF
