@@ -27,6 +27,7 @@ from gitops_ds.core.rollouts.staged_rollout import (
     WaitingStage,
 )
 from gitops_ds.core.sources.bundle import ClusterFacts, ManifestOrigin, Origin, Pointer
+from gitops_ds.core.sources.file_places import by_place, files_at
 from gitops_ds.core.sources.signatures import Verified
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import revisions
@@ -157,7 +158,7 @@ def test_the_files_that_decide_a_template(
     facts = ClusterFacts("main", "production")
     whole = replace(bundle(one), cluster=facts, consumed=READ)
     places = applied_rollouts.deciding_files(one, whole)
-    assert applied_rollouts.touches([file], places, "") is decides
+    assert bool(files_at(by_place([file]), places, "")) is decides
 
 
 def approvals_at(record: RolloutRecord | None, **more: Any) -> list[WaitingStage]:
@@ -396,7 +397,7 @@ def test_the_files_of_a_template_are_below_the_followed_folder(
     file: str, path: str, inside: bool
 ) -> None:
     expected = {"agents/agent", "clusters/main.yaml"}
-    assert applied_rollouts.touches([file], expected, path) is inside
+    assert bool(files_at(by_place([file]), expected, path)) is inside
 
 
 def test_a_template_in_force_is_the_proven_one_or_without_a_policy_the_applied_one() -> None:

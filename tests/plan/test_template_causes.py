@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import costs
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.objects import CommitId, Key
 from gitops_ds.core.rollouts.halted_rollout import BranchCommit, FileChange
@@ -248,3 +249,22 @@ def test_a_template_has_the_commits_that_certainly_gave_it(
     found = git_template.read(replace(manifest("2"), holder=holder), None, context)
     assert found.commits == commits
     assert found.commit == ("c1" if is_from_git else "c9")
+
+
+def calls_for(number: int) -> int:
+    """The function calls that find the causes of so many agents, which one commit added."""
+    files = {f"agents/agent-{n}/ds.yaml": FileChange("", "b") for n in range(number)}
+    info = CommitInfo(id(2), (id(1),), AT, "Author", "All agents")
+    history = BranchLine(id(1), [BranchCommit(info, info.subject, files)])
+    causes = {
+        Key("apps", "DaemonSet", "default", f"agent-{n}"): WantedCause(
+            f"S{n}", frozenset({f"agents/agent-{n}", SHARED})
+        )
+        for n in range(number)
+    }
+    missing = rendered({1: ""})
+    return costs.calls(template_causes.found, history, causes, missing)
+
+
+def test_the_work_grows_as_the_number_of_agents_that_a_commit_adds() -> None:
+    assert calls_for(200) < 2.2 * calls_for(100)

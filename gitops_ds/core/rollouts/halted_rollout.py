@@ -5,12 +5,15 @@ be reverted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from functools import cached_property
 
 import msgspec
 
 from gitops_ds.core.objects import CommitId, Digest, Key
 from gitops_ds.core.rollouts.rollout_policy import Revert
 from gitops_ds.core.rollouts.staged_rollout import Halt, WaitingStage
+from gitops_ds.core.sources import file_places
+from gitops_ds.core.sources.file_places import FilesByPlace
 from gitops_ds.core.sources.source_tree import CommitInfo
 
 
@@ -74,7 +77,7 @@ class FileChange(msgspec.Struct, frozen=True):
     after: str
 
 
-class BranchCommit(msgspec.Struct, frozen=True):
+class BranchCommit(msgspec.Struct, frozen=True, dict=True):
     """A commit of a branch with its message, and the files that differ from its first parent."""
 
     info: CommitInfo
@@ -85,3 +88,8 @@ class BranchCommit(msgspec.Struct, frozen=True):
     def files(self) -> Set[str]:
         """The names of the changed files."""
         return self.changes.keys()
+
+    @cached_property
+    def files_by_place(self) -> FilesByPlace:
+        """The names of the changed files, by file and folder."""
+        return file_places.by_place(self.changes)

@@ -286,7 +286,7 @@ async def _write(applier: Applier, change: Change, manifest: Manifest) -> Applie
         if not planner.may_force(manifest, live, conflicts_of(error), applier.context):
             raise
         done = await cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True)
-    if object_changes.lost_empty(done.body, body):
+    if not done.created and object_changes.lost_empty(done.body, body):
         done = await _apply(cluster, resource, body)
     return AppliedObject(change, done.body, done.warnings, done.created)
 

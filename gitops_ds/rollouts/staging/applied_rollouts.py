@@ -5,7 +5,7 @@ approve a stage. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from gitops_ds.core.live import Live
@@ -243,12 +243,3 @@ def annotation(stage: WaitingStage, new: StageApproval | None) -> str:
     approvals = rollout_annotations.decoded_approvals(stage.annotation)
     kept = [known for known in approvals if known.stage != stage.stage and known.hash == stage.hash]
     return rollout_annotations.encoded_approvals([*kept, *([new] if new else [])])
-
-
-def touches(files: Iterable[str], places: Set[str], path: str) -> bool:
-    """Whether one of the files of a repository is at one of the places, which are below
-    the followed folder `path`.
-    """
-    prefix = f"{path.strip('/')}/" if path.strip("/.") else ""
-    full = [f"{prefix}{place}" for place in places]
-    return any(file == folder or file.startswith(f"{folder}/") for file in files for folder in full)

@@ -46,16 +46,16 @@ def read(manifest: Manifest, answer: DryRunResult | None, context: PlanContext) 
     Git with defaults, a creation shows which fields are from admission.
     """
     text = template_of(manifest.body)
-    body: Body = defaults.defaulted_template(text)
+    stored: Body | None = None
     if answer is not None and answer.created is not None:
-        body = template_of(answer.created)
+        stored = template_of(answer.created)
     elif answer is not None and answer.body is not None and is_of_git(answer.body, manifest):
-        body = template_of(answer.body)
+        stored = template_of(answer.body)
     stamp, cause = object_owner.stamp_of(manifest, context.stamp), _cause(manifest, context)
     return GitTemplate(
         digest(manifest),
-        body,
-        frozenset((proofs.identity(text), proofs.identity(body))),
+        defaults.defaulted_template(text) if stored is None else stored,
+        frozenset(map(proofs.identity, (text,) if stored is None else (text, stored))),
         stamp.commit,
         is_recorded=context.state.digests.get(manifest.key) == manifest.digest,
         commits=cause.commits if cause is not None and cause.exact else (),

@@ -21,8 +21,8 @@ from gitops_ds.core.plain_text import line as line_of
 from gitops_ds.core.redaction import texts
 from gitops_ds.core.rollouts.halted_rollout import BranchCommit, HaltedRollout
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
+from gitops_ds.core.sources import file_places
 from gitops_ds.kube.apimachinery import timestamps
-from gitops_ds.rollouts.staging import applied_rollouts
 from gitops_ds.rollouts.staging.template_causes import BranchLine, Rendered
 
 TRAILER = "Gitops-Ds-Reverts"
@@ -102,11 +102,9 @@ def plans(halted: HaltedRollout, line: BranchLine) -> tuple[RevertPlan, ...]:
 def _plan(commits: Sequence[BranchCommit], places: Set[str] | None, path: str) -> RevertPlan:
     plan = []
     for commit in commits:
-        files = tuple(
-            name
-            for name in sorted(commit.files)
-            if places is None or applied_rollouts.touches((name,), places, path)
-        )
+        index = commit.files_by_place
+        found = commit.files if places is None else file_places.files_at(index, places, path)
+        files = tuple(sorted(found))
         if files:
             plan.append(
                 RevertedCommit(commit.info.id, None if len(files) == len(commit.files) else files)

@@ -19,6 +19,7 @@ from gitops_ds.core.objects import Body, CommitId, Key
 from gitops_ds.core.rollouts.halted_rollout import BranchCommit
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
 from gitops_ds.core.rollouts.template_cause import RenderedCommit, TemplateCause
+from gitops_ds.core.sources import file_places
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.core.sources.source_tree import CommitInfo
 from gitops_ds.rollouts.staging import applied_rollouts, git_template
@@ -148,7 +149,7 @@ class BranchLine(msgspec.Struct, frozen=True):
         """
         found = list[BranchCommit]()
         for number, commit in enumerate(self.commits):
-            if applied_rollouts.touches(commit.files, places, self.path):
+            if file_places.files_at(commit.files_by_place, places, self.path):
                 found.append(commit)
                 if self._moves(commit, places):
                     return (*found, *self.commits[number + 1 :])
@@ -158,12 +159,11 @@ class BranchLine(msgspec.Struct, frozen=True):
         """Whether other files may have decided the template before the commit: it adds a file, or
         changes one that names others.
         """
+        index = commit.files_by_place
+        naming = file_places.files_at(index, _NAMING_PLACES, self.path)
         return any(
-            not change.before
-            or PurePosixPath(name).name in _NAMING
-            or applied_rollouts.touches((name,), _NAMING_PLACES, self.path)
-            for name, change in commit.changes.items()
-            if applied_rollouts.touches((name,), places, self.path)
+            not commit.changes[name].before or PurePosixPath(name).name in _NAMING or name in naming
+            for name in file_places.files_at(index, places, self.path)
         )
 
     @property

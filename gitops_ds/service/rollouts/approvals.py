@@ -26,6 +26,7 @@ from gitops_ds.core.events.rollouts import ApprovalFailed, ApprovalIgnored, Stag
 from gitops_ds.core.objects import CONTROLLER_REVISION, CommitId, short
 from gitops_ds.core.rate_limits import Backoff
 from gitops_ds.core.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
+from gitops_ds.core.sources import file_places
 from gitops_ds.core.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.core.values import replace
 from gitops_ds.forges import forge_access
@@ -307,7 +308,7 @@ def commits_to_review(
     own = [
         commit
         for commit in all_commits
-        if applied_rollouts.touches(commit.files, stage.files, path)
+        if file_places.files_at(file_places.by_place(commit.files), stage.files, path)
     ]
     return tuple(own) or all_commits
 
