@@ -33,6 +33,7 @@ from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator import NodeSpec, PodFault, Trouble, virtual_time
 from tests.deploy.rollout_scene import FileHistory, Scene, spoil
 from tests.plan.world import daemonset
+from tests.simulator.setup import KEY
 
 Files = Mapping[str, str | None]
 POLICY = json.dumps({"stages": [{"name": "canary", "nodes": {"count": 1}, "soak": "30s"}, "rest"]})
@@ -437,3 +438,28 @@ def test_a_template_on_a_halted_one_is_of_the_commits_of_both() -> None:
         assert (halted.commit, halted.commits) == (second, (second, first))
 
     play(script)
+
+
+def test_a_template_is_compared_with_git_again_only_after_a_change_of_the_daemonset() -> None:
+    known = "a" * 16  # the identity of another template
+
+    async def script(scene: Scene, history: Folder) -> None:
+        async def commits() -> Mapping[str, CommitId]:
+            scene.request()
+            await asyncio.sleep(60)
+            state = await state_store.load(scene.cluster, "gitops-ds", "test")
+            return state.commits[KEY]
+
+        (commit,) = {*(await commits()).values()}
+        state = await state_store.load(scene.cluster, "gitops-ds", "test")
+        other = replace(state, commits={KEY: {known: commit}})
+        await state_store.save(scene.cluster, "gitops-ds", "test", other)
+        scene.kill()
+        scene.start()
+        assert await commits() == {known: commit}
+        await scene.cluster.patch(DAEMONSET, "default", "agent", {"spec": {"minReadySeconds": 7}})
+        found = await commits()
+        assert set(found.values()) == {commit}
+        assert found.keys() > {known}
+
+    play(script, policy="")
