@@ -26,7 +26,7 @@ from gitops_ds.core.objects import DAEMONSET, POD, Key, Resource
 from gitops_ds.core.rollouts.staged_rollout import StageInputs
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
-from gitops_ds.daemonset.competing_controller import Rivals
+from gitops_ds.daemonset.competing_controller import CompetingControllers
 from gitops_ds.daemonset.memory import Repetition
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.daemonset.workqueue import WorkQueue
@@ -66,7 +66,7 @@ class Controller:
         hooks = ObserverHooks(self._received, self._wake, self._handled)
         self.observer = Observer(cluster, emit, clock=clock, chance=chance, hooks=hooks)
         self.observer.is_ours = self._is_claimed
-        self._rivals = Rivals()
+        self._rivals = CompetingControllers()
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
         writes = powers is not Powers.OBSERVE
@@ -266,7 +266,7 @@ class Controller:
         await self._first_lists()
         async with asyncio.TaskGroup() as turns:
             room = asyncio.Semaphore(TURNS_AT_ONCE)
-            stage = executor.ExecutionContext(
+            context = executor.ExecutionContext(
                 self._cluster,
                 self._clock,
                 WriteHooks(self.observer.wrote, created=self.observer.rollouts.created),
@@ -280,7 +280,7 @@ class Controller:
                 self._wakeup.clear()
                 key = self._queue.take(loop.time()) if self._leadership.leads else None
                 if key is not None:
-                    turn = turns.create_task(self._turn(stage, key))
+                    turn = turns.create_task(self._turn(context, key))
                     self._turns[turn] = loop.time()
                     turn.add_done_callback(self._turns.pop)
                     turn.add_done_callback(lambda _: room.release())
@@ -305,13 +305,13 @@ class Controller:
         if alarm is not None:
             alarm.cancel()
 
-    async def _turn(self, stage: executor.ExecutionContext, key: Key) -> None:
+    async def _turn(self, context: executor.ExecutionContext, key: Key) -> None:
         """One turn. An internal error, which the content of a DaemonSet may cause, is retried as
         any failure of this DaemonSet, and delays no other one.
         """
         failed, reason = False, ""
         try:
-            failed = await self._reconcile(stage, key)
+            failed = await self._reconcile(context, key)
         except Exception as error:
             failed, reason = True, f"{key}: {type(error).__name__}: {error}"
         finally:
@@ -320,7 +320,7 @@ class Controller:
         if reason:
             self._emit(TaskRestarted(self._clock(), "reconciliation", reason, wait))
 
-    async def _reconcile(self, stage: executor.ExecutionContext, key: Key) -> bool:
+    async def _reconcile(self, context: executor.ExecutionContext, key: Key) -> bool:
         """One reconciliation; returns whether it failed, in whole or in part, and must be retried,
         with increasing delays.
         """
@@ -343,12 +343,14 @@ class Controller:
         is_ours = self._is_claimed(seen.daemonset)
         inputs = self.observer.rollouts.inputs_of_turn(seen) if is_ours else None
         if inputs is None:
-            return await self._reconcile_unpaced(stage, seen)
+            return await self._reconcile_unpaced(context, seen)
         is_owned = self._powers is Powers.FULL
         decided = pinned_pods.decide_owned if is_owned else pinned_pods.decide_pinned
-        return await self._update_nodes(stage, seen, inputs, decided)
+        return await self._update_nodes(context, seen, inputs, decided)
 
-    async def _reconcile_unpaced(self, stage: executor.ExecutionContext, seen: Observation) -> bool:
+    async def _reconcile_unpaced(
+        self, context: executor.ExecutionContext, seen: Observation
+    ) -> bool:
         """A turn of a DaemonSet without a rollout that we pace: also deletes the gated pods of an
         earlier one.
         """
@@ -359,12 +361,12 @@ class Controller:
         if not (is_full or decision.steps):
             return False
         self._emit(Decided(seen.now, seen.daemonset.key, decision, True, seen))
-        _, failed = await self._perform(stage, seen, decision)
+        _, failed = await self._perform(context, seen, decision)
         return failed
 
     async def _update_nodes(
         self,
-        stage: executor.ExecutionContext,
+        context: executor.ExecutionContext,
         seen: Observation,
         inputs: StageInputs,
         decide_staged: Callable[[Observation, StageInputs], StagedDecision],
@@ -382,7 +384,7 @@ class Controller:
             staged = decide_staged(seen, inputs)
         self.observer.rollouts.decided(seen, inputs, staged)
         self._emit(Decided(seen.now, seen.daemonset.key, staged.decision, True, seen))
-        outcome, failed = await self._perform(stage, seen, staged.decision)
+        outcome, failed = await self._perform(context, seen, staged.decision)
         self.observer.rollouts.performed(seen.daemonset.key, staged.decision, outcome)
         if self._ledger is not None and inputs.target.staged and self._is_claimed(seen.daemonset):
             message = self.observer.rollouts.unrecorded(seen.daemonset.key)
@@ -391,15 +393,15 @@ class Controller:
         return failed
 
     async def _perform(
-        self, stage: executor.ExecutionContext, seen: Observation, decision: Decision
+        self, context: executor.ExecutionContext, seen: Observation, decision: Decision
     ) -> tuple[ExecutionOutcome, bool]:
         """The outcome of a decision, and whether it failed."""
         key = seen.daemonset.key
         self.observer.remember(seen.daemonset, decision)
         if self._ledger is not None:
             announce = functools.partial(self._announce, self._ledger, seen)
-            stage = replace(stage, hooks=replace(stage.hooks, announce=announce))
-        outcome = await executor.perform(stage, seen, decision, self._refused.pop(key, ()))
+            context = replace(context, hooks=replace(context.hooks, announce=announce))
+        outcome = await executor.perform(context, seen, decision, self._refused.pop(key, ()))
         if outcome.refused:
             self._refused[key] = outcome.refused
         failed = bool(outcome.errors or outcome.refused) or self._is_futile(key, decision)

@@ -61,7 +61,7 @@ class ExecutionContext(msgspec.Struct, frozen=True):
 
 
 async def perform(
-    stage: ExecutionContext,
+    context: ExecutionContext,
     seen: Observation,
     decision: Decision,
     refused: Collection[Action] = (),
@@ -69,7 +69,7 @@ async def perform(
     """Executes a decision; actions on pods that were refused the last time come last, so that they
     delay no other ones.
     """
-    turn = _Execution(stage, seen, frozenset(map(target, refused)))
+    turn = _Execution(context, seen, frozenset(map(target, refused)))
     errors: list[ClusterError] = []
     grounded = True
     for actions in decision.steps:
@@ -86,10 +86,10 @@ async def perform(
 
 
 class _Execution:
-    def __init__(self, stage: ExecutionContext, seen: Observation, last: Set[str]) -> None:
-        self.stage, self.daemonset, self.last = stage, seen.daemonset, last
-        epoch = stage.epoch(seen.epoch)
-        self.writer = ActionWriter(stage.cluster, stage.hooks, epoch, seen.daemonset)
+    def __init__(self, context: ExecutionContext, seen: Observation, last: Set[str]) -> None:
+        self.context, self.daemonset, self.last = context, seen.daemonset, last
+        epoch = context.epoch(seen.epoch)
+        self.writer = ActionWriter(context.cluster, context.hooks, epoch, seen.daemonset)
         self.refused: list[Action] = []
         self.may_nominate = True
         self.refusal: tuple[Action, ClusterError] | None = None
@@ -131,9 +131,9 @@ class _Execution:
         except NotLeading as error:
             return [error]
         except ClusterError as error:
-            self.stage.emit(StatusFailed(self.stage.clock(), self.daemonset.key, error))
+            self.context.emit(StatusFailed(self.context.clock(), self.daemonset.key, error))
             return [error]
-        self.stage.emit(StatusWritten(self.stage.clock(), self.daemonset.key))
+        self.context.emit(StatusWritten(self.context.clock(), self.daemonset.key))
         return []
 
     async def _slowly(self, units: Sequence[tuple[Action, ...]], growth: int) -> list[ClusterError]:
@@ -160,14 +160,14 @@ class _Execution:
 
     async def _unit(self, unit: tuple[Action, ...]) -> ClusterError | None:
         # One permit for the whole unit: no request of another one delays a create after its delete.
-        async with self.stage.requests:
-            for action in () if self.stage.stopping() else unit:
+        async with self.context.requests:
+            for action in () if self.context.stopping() else unit:
                 if (error := await self._one(action)) is not None:
                     return error
         return None
 
     async def _one(self, action: Action) -> ClusterError | None:
-        stage, key = self.stage, self.daemonset.key
+        context, key = self.context, self.daemonset.key
         try:
             named = await self.writer.write(action)
         except NotLeading as error:
@@ -175,7 +175,7 @@ class _Execution:
         except ClusterError as error:
             if _terminating_namespace(error):
                 return None
-            stage.emit(ActionFailed(stage.clock(), key, action, error))
+            context.emit(ActionFailed(context.clock(), key, action, error))
             self.refused.append(action)
             if not isinstance(action, NominatePod):
                 self.refusal = self.refusal or (action, error)
@@ -183,7 +183,7 @@ class _Execution:
                 self.may_nominate = False
             return None if _is_final(action, error) else error
         if named is not None:
-            stage.emit(Performed(stage.clock(), key, action, named))
+            context.emit(Performed(context.clock(), key, action, named))
         return None
 
 

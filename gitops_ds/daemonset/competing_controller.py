@@ -28,7 +28,7 @@ _COUNTERS = frozenset(
 Writing = tuple[str, str]  # the field manager, and when it last wrote
 
 
-class Rivals:
+class CompetingControllers:
     """The writers of counters before our start. A writer that counts the probe afterwards, or
     counts repeatedly, is a competing controller.
 

@@ -80,7 +80,9 @@ class Loop(LoopStateMachine):
 
     @property
     def applied(self) -> AppliedRollouts | None:
-        """The halted rollouts of the last applied commit; None before it and on a standby."""
+        """The halted rollouts and the waiting stages of the last applied commit; None before it and
+        on a standby.
+        """
         return self.reconciler.applied if self.state.leading else None
 
     @property

@@ -87,7 +87,7 @@ async def served(
     controller, deployers = parts.controller, parts.deployers
     probes = Probes(parts.runnables, election, service.listen.readiness)
     source = metrics.MetricsSource(
-        agents=parts.status.lines,
+        agents=parts.status.statuses,
         requests=lambda: counter.answered,
         waiting=lambda: controller.waiting,
         ages=lambda: controller.observer.ages,

@@ -123,14 +123,16 @@ def _digests(job: Job) -> Mapping[CommitId, RenderedCommit]:
 def _slim(result: Prepared) -> Prepared:
     """The result without its caches, and without manifests if it is not deployable."""
     if result.deployable:
-        return replace(result, fleet=replace(result.fleet))  # a copy has empty caches
+        return replace(
+            result, cluster_context=replace(result.cluster_context)
+        )  # a copy has empty caches
     bundle = replace(result.bundle, manifests={}, findings=())
     blocking = [finding for finding in result.findings if finding.refused]
     return replace(
         result,
         bundle=bundle,
         findings=tuple(blocking[:MOST_FINDINGS]),
-        fleet=replace(result.fleet, manifests={}),
+        cluster_context=replace(result.cluster_context, manifests={}),
     )
 
 

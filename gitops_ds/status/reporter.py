@@ -121,16 +121,16 @@ class StatusReporter:
                 await self._turn.wait()
             await self._statuses.run(lambda: self._leadership.leads)
 
-    def lines(self) -> Iterable[AgentStatus]:
+    def statuses(self) -> Iterable[AgentStatus]:
         """The values of the metrics for each agent with an owner."""
         return (
-            status_line(agent, self.tracker.losses(agent.key))
+            status_of(agent, self.tracker.losses(agent.key))
             for agent in self.tracker.agents()
             if agent.owner
         )
 
 
-def status_line(agent: Agent, losses: tuple[NodeLoss, ...] = ()) -> AgentStatus:
+def status_of(agent: Agent, losses: tuple[NodeLoss, ...] = ()) -> AgentStatus:
     """The values of the metrics for an agent; `losses` are the nodes that lost it."""
     daemonset = agent.seen.daemonset
     return AgentStatus(

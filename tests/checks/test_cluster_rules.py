@@ -104,7 +104,7 @@ def test_an_agent_is_known_by_its_selector_or_its_images(
     before: Body, after: Body, expected: list[str]
 ) -> None:
     base, head = prepared(before), prepared(after)
-    change = ChangeSides(base.fleet, head.fleet)
+    change = ChangeSides(base.cluster_context, head.cluster_context)
     findings = prepare.compared(change, head, world.snapshot({"0.json": after})).findings
     rules = {rule.id for rule in object_changes.RULES}
     assert [one for one in summaries(findings, "DS") if one[:5] in rules] == expected

@@ -15,7 +15,7 @@ from gitops_ds.core.decision import Powers
 from gitops_ds.core.errors import NotFound, Refused
 from gitops_ds.core.objects import DAEMONSET, NAMESPACE, POD
 from gitops_ds.daemonset import competing_controller
-from gitops_ds.daemonset.competing_controller import Rivals
+from gitops_ds.daemonset.competing_controller import CompetingControllers
 from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator import virtual_time
 from tests.simulator import setup
@@ -164,10 +164,10 @@ NUMBERS, CONDITIONS = "f:currentNumberScheduled", "f:conditions"
 def test_a_controller_that_counts_after_our_start_competes(
     news: dict[str, Any], rival: str
 ) -> None:
-    rivals = Rivals(patience=1)
+    rivals = CompetingControllers(patience=1)
     scene = body("one", ("kcm", "t1", NUMBERS))
     assert rivals.listed([scene]) == ""
     assert rivals.changed(news) == rival
-    again = Rivals(patience=1)
+    again = CompetingControllers(patience=1)
     again.listed([scene])
     assert again.listed([news]) == rival  # seen by a list, after the watch was lost

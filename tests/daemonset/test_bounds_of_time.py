@@ -8,7 +8,7 @@ from gitops_ds.core import names
 from gitops_ds.core.decision import FailedPodBackoff
 from gitops_ds.core.objects import version_number
 from gitops_ds.daemonset import decide, memory
-from gitops_ds.daemonset.competing_controller import Rivals
+from gitops_ds.daemonset.competing_controller import CompetingControllers
 from gitops_ds.daemonset.indexes import Owned
 from gitops_ds.daemonset.memory import OFTEN, WINDOW, PendingWrites, Repetition
 from gitops_ds.daemonset.rollout_forecast import RolloutPace
@@ -64,7 +64,7 @@ def counted(uid: str, *times: int, probe: bool = False) -> dict[str, object]:
 
 
 def test_a_competing_controller_is_detected_by_its_third_write_after_the_first_list() -> None:
-    rivals = Rivals()
+    rivals = CompetingControllers()
     assert rivals.changed(counted("a", 1, 2, 3)) == ""
     assert rivals.listed([counted("a", 1, 2, 3)]) == ""
     assert rivals.changed(counted("a", 1, 2, 3)) == ""
@@ -74,14 +74,14 @@ def test_a_competing_controller_is_detected_by_its_third_write_after_the_first_l
 
 
 def test_a_list_with_three_new_writes_names_the_latest() -> None:
-    rivals = Rivals()
+    rivals = CompetingControllers()
     rivals.listed([])
     assert rivals.listed([counted("a", 1, 3), counted("b", 2)]) == "rival-3"
 
 
 def test_a_write_into_the_probe_is_enough() -> None:
     for how in ("an event", "a list"):
-        rivals = Rivals()
+        rivals = CompetingControllers()
         rivals.listed([counted("p", probe=True), counted("a", 1)])
         assert rivals.listed([counted("p", probe=True), counted("a", 1)]) == ""
         now = counted("p", 1, probe=True)
@@ -89,7 +89,7 @@ def test_a_write_into_the_probe_is_enough() -> None:
 
 
 def test_a_deleted_daemonset_of_the_same_uid_is_counted_again() -> None:
-    rivals = Rivals(patience=1)
+    rivals = CompetingControllers(patience=1)
     rivals.gone(counted("a", 1))
     rivals.listed([counted("a", 1)])
     rivals.gone(counted("a", 1))

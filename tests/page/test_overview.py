@@ -65,7 +65,9 @@ def test_each_column_has_its_order_and_its_cell() -> None:
     html = fleets.html(fleets.story(10), "")
     head, _, body = html.partition("<thead>")[2].partition("</thead>")
     cells = body.partition("</tr>")[0]
-    assert set(re.findall(r"\?sort=(\w+)", head)) == set(overview.SORTS), "overview.html: the head"
+    assert set(re.findall(r"\?sort=(\w+)", head)) == set(overview.SORTS), (
+        "SORTS in overview.py and the head in overview.html"
+    )
     of_head, of_row = (len(re.findall(r"<t[hd]\b", part)) for part in (head, cells))
     assert of_head == of_row, "overview.html: the head and the cells of a row"
 

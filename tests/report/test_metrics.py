@@ -142,7 +142,7 @@ def test_each_value_of_an_agent_is_exported(field: str) -> None:
 
 
 def test_no_value_of_an_agent_has_a_default() -> None:
-    """So that mypy names `status_line`, which must pass it."""
+    """So that mypy names `status_of`, which must pass it."""
     assert AgentStatus.__struct_defaults__ == (), "remove the default"
 
 

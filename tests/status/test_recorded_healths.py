@@ -41,7 +41,7 @@ async def compared(made: Scene) -> Recorded:
     read: Any = client
     agents = await agent_lists.list_agents(read, "gitops-ds", now, scope=TABLE)
     whole = await agent_lists.list_agents(made.there.people, "gitops-ds", now, scope=EVERY)
-    assert tables.fleet(agents, now, wide=True) == tables.fleet(whole, now, wide=True)
+    assert tables.agents_table(agents, now, wide=True) == tables.agents_table(whole, now, wide=True)
     return client
 
 

@@ -27,6 +27,7 @@ from gitops_ds.status import agent_json, agent_lists, health, reporter
 from gitops_ds.status.agents import Agent
 from tests.page.fleets import Show
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
+from tests.status.shown_tables import cells
 from tests.status.staged_world import FAST, watched
 
 REASON = "a reason of its own"
@@ -56,14 +57,14 @@ def surfaces(agent: Agent) -> dict[str, str]:
     }
     return page | {
         "status": agent_text.text_of(agent, agent.seen.now, nodes=False).partition("On hold: ")[2],
-        "get": tables.fleet([agent], agent.seen.now, wide=True),
+        "get": tables.agents_table([agent], agent.seen.now, wide=True),
         "JSON": json.dumps(agent_json.as_json(agent)["hold"]),
     }
 
 
 def metric(agent: Agent) -> str:
     """The kind in the metric of the hold, empty without one."""
-    text = Metrics(MetricsSource(lambda: [reporter.status_line(agent)])).text().decode()
+    text = Metrics(MetricsSource(lambda: [reporter.status_of(agent)])).text().decode()
     return "".join(re.findall(r'gitopsds_rollout_hold{kind="([^"]*)"', text))
 
 
@@ -77,7 +78,8 @@ def test_each_hold_is_on_each_surface(kind: HoldKind) -> None:
     assert agent.rollout.state == "canary (held)"
     lines = agent_text.text_of(agent, agent.seen.now, nodes=False).splitlines()
     assert ["canary", "held", "0/2", *REASON.split(), until] in map(str.split, lines)
-    assert tables.fleet([agent], agent.seen.now).split()[-3:] == ["canary", "(held)", "Progressing"]
+    row = cells(tables.agents_table([agent], agent.seen.now))
+    assert (row["STAGE"], row["HEALTH"]) == ("canary (held)", "Progressing")
     expected = {"reason": REASON, "until": until, "kind": kind.value}
     document = agent_json.as_json(agent)
     assert document["hold"] == document["rollout"]["hold"] == expected

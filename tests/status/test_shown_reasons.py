@@ -61,7 +61,7 @@ def surfaces(there: Watched) -> dict[str, str]:
     event = RolloutHeld(agent.seen.now, agent.key, CommitId("a" * 40), agent.hold)
     return {
         "status": agent_text.text_of(agent, agent.seen.now, nodes=False).partition("On hold: ")[2],
-        "get -o wide": tables.fleet([agent], agent.seen.now, wide=True),
+        "get -o wide": tables.agents_table([agent], agent.seen.now, wide=True),
         "get -o json": json.dumps(agent_json.as_json(agent)["hold"]),
         "panel of the page": text(html.unescape(drawn.pieces["rollout"])),
         "event": event.kube_text(),

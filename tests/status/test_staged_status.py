@@ -19,6 +19,7 @@ from gitops_ds.kube.apimachinery import timestamps
 from gitops_ds.rollouts.state import daemonset_statements, keys
 from gitops_ds.status import agent_json
 from tests.rollouts.rollout_world import SECOND
+from tests.status.shown_tables import cells
 from tests.status.staged_world import FAST, Watched, watched
 
 # Programs must accept further keys; ours are all described.
@@ -49,12 +50,18 @@ def test_the_schema_has_every_state_of_sync() -> None:
     assert states == set(item["sync"]["properties"]["state"]["enum"])
 
 
+def stage_and_health(there: Watched) -> tuple[str, str]:
+    """The cells of `get`."""
+    row = cells(tables.agents_table([there.agent()], there.world.now))
+    return row["STAGE"], row["HEALTH"]
+
+
 def test_no_rollout_has_no_stage() -> None:
     there = watched()
     assert document(there)["rollout"] is None
     assert document(there)["stage"] == ""
     assert "Rollout" not in "".join(shown(there))
-    assert tables.fleet([there.agent()], there.world.now).split()[-2:] == ["-", "Healthy"]
+    assert stage_and_health(there) == ("-", "Healthy")
 
 
 def test_status_shows_the_stages_what_they_wait_for_and_until_when() -> None:
@@ -70,7 +77,7 @@ def test_status_shows_the_stages_what_they_wait_for_and_until_when() -> None:
     assert f"canary open 0/2 2 soaking {timestamps.text(until)}" in lines
     assert "rest pending 0/8 - -" in lines
     assert not any(line.startswith("NODE ") for line in lines)
-    assert tables.fleet([there.agent()], there.world.now).split()[-2:] == ["canary", "Progressing"]
+    assert stage_and_health(there) == ("canary", "Progressing")
     item = document(there)
     assert item["stage"] == "canary"
     assert item["rollout"]["stages"][0] == {
@@ -101,7 +108,7 @@ def test_status_shows_the_halt_with_its_nodes() -> None:
     halt = document(there)["rollout"]["halt"]
     assert halt["stage"] == "canary"
     assert {one["reason"] for one in halt["nodes"]} == {"ImagePullBackOff"}
-    assert tables.fleet([there.agent()], there.world.now).split()[-2:] == ["(halted)", "Failed"]
+    assert stage_and_health(there) == ("canary (halted)", "Failed")
 
 
 def test_status_lists_the_parked_nodes_with_their_reasons() -> None:
@@ -161,5 +168,5 @@ def test_a_rollout_has_the_number_of_its_target_beside_that_of_the_proven_templa
     document = agent_json.as_json(agent)
     assert (document["revision"], document["rollout"]["revision"]) == (1, 2)
     assert document["rollout"]["commit"] == document["commit"] == SECOND
-    wide = tables.fleet([agent], agent.seen.now, wide=True)
+    wide = tables.agents_table([agent], agent.seen.now, wide=True)
     assert wide.splitlines()[1][wide.index("REVISION") :].startswith("1 → 2   ")

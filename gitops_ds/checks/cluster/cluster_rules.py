@@ -29,18 +29,18 @@ from gitops_ds.kube.apimachinery import label_selector
 _PRIORITY_CLASS: Final[Path] = (*POD, "priorityClassName")
 
 
-def _own_priority_classes(fleet: ClusterContext) -> Mapping[str, tuple[Key, Body]]:
+def _own_priority_classes(cluster: ClusterContext) -> Mapping[str, tuple[Key, Body]]:
     """The PriorityClasses of the repository, by name."""
     keys = (
         key
-        for key in fleet.manifests
+        for key in cluster.manifests
         if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass")
     )
-    return {key.name: (key, fleet.manifests[key].body) for key in keys}
+    return {key.name: (key, cluster.manifests[key].body) for key in keys}
 
 
 @rule(certain("DS313", "PriorityClass not found"))
-def priority_classes_exist(fleet: ClusterContext) -> Iterator[Violation]:
+def priority_classes_exist(cluster: ClusterContext) -> Iterator[Violation]:
     """The PriorityClass does not exist. The API server accepts the DaemonSet and rejects its
     pods.
 
@@ -48,9 +48,9 @@ def priority_classes_exist(fleet: ClusterContext) -> Iterator[Violation]:
     classes of the cluster were read, or if the repository defines any; otherwise they are assumed
     to exist.
     """
-    own, live = _own_priority_classes(fleet), fleet.priorities
+    own, live = _own_priority_classes(cluster), cluster.priorities
     there = SYSTEM_PRIORITIES.union(own, live)
-    for manifest in fleet.daemonsets:
+    for manifest in cluster.daemonsets:
         name = str(pod_spec(manifest).get("priorityClassName") or "")
         if not name or name in there or not (own or live or name.startswith("system-")):
             continue
@@ -71,12 +71,12 @@ def priority_classes_exist(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 @rule(advice("DS316", Severity.WARNING, "PriorityClass is below other pods or never preempts"))
-def priority_classes_delay_nothing(fleet: ClusterContext) -> Iterator[Violation]:
+def priority_classes_delay_nothing(cluster: ClusterContext) -> Iterator[Violation]:
     """An agent has a lower priority than pods without a class, or cannot preempt."""
-    own = _own_priority_classes(fleet)
-    for manifest in fleet.daemonsets:
+    own = _own_priority_classes(cluster)
+    for manifest in cluster.daemonsets:
         name = str(pod_spec(manifest).get("priorityClassName") or "")
-        key, body = own.get(name) or (None, fleet.priorities.get(name))
+        key, body = own.get(name) or (None, cluster.priorities.get(name))
         if body is None:
             continue
         value = body.get("value")
@@ -99,13 +99,13 @@ _CONTROLLERS = frozenset(
 
 
 @rule(advice("DS104", Severity.ERROR, "selector matches the pods of another controller"))
-def selectors_apart(fleet: ClusterContext) -> Iterator[Violation]:
+def selectors_apart(cluster: ClusterContext) -> Iterator[Violation]:
     """A selector matches the pods of another controller in the namespace. Variants of one
     agent are ignored.
     """
     controllers = [
         manifest
-        for key, manifest in fleet.manifests.items()
+        for key, manifest in cluster.manifests.items()
         if (key.group, key.kind) in _CONTROLLERS
     ]
     by_label: dict[tuple[str, str, str], list[Manifest]] = {}
@@ -150,11 +150,11 @@ def _claims(one: Manifest, other: Manifest, selector: Iterable[Requirement]) -> 
 
 
 @rule(advice("DS416", Severity.WARNING, "referenced object not found in the repository", on=False))
-def known_references(fleet: ClusterContext) -> Iterator[Violation]:
+def known_references(cluster: ClusterContext) -> Iterator[Violation]:
     """Objects that the pods require are not in the repository."""
-    for manifest in fleet.daemonsets:
+    for manifest in cluster.daemonsets:
         for path, kind, name in references.of(pod_spec(manifest)):
-            there = Key("", kind, manifest.key.namespace, name) in fleet.manifests
+            there = Key("", kind, manifest.key.namespace, name) in cluster.manifests
             if not there and (kind, name) not in references.ALWAYS_THERE:
                 message = (
                     f"the repository has no {kind} {manifest.key.namespace}/{name}: without it no "
@@ -164,16 +164,16 @@ def known_references(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 @rule(certain("DS421", "key not found in ConfigMap or Secret"))
-def known_keys(fleet: ClusterContext) -> Iterator[Violation]:
+def known_keys(cluster: ClusterContext) -> Iterator[Violation]:
     """A required key is not in the ConfigMap or Secret of the repository.
 
     An object without any key is filled by another program, for example with a bundle of
     certificates, so its keys are unknown.
     """
-    for manifest in fleet.daemonsets:
+    for manifest in cluster.daemonsets:
         for path, kind, name, expected_key in references.keys(pod_spec(manifest)):
             key = Key("", kind, manifest.key.namespace, name)
-            there = fleet.manifests.get(key)
+            there = cluster.manifests.get(key)
             body = there.body if there else {}
             keys = {
                 entry
@@ -194,12 +194,12 @@ def known_keys(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 @rule(advice("DS417", Severity.ERROR, "volume for a single node is used on all nodes", on=False))
-def shared_claims(fleet: ClusterContext) -> Iterator[Violation]:
+def shared_claims(cluster: ClusterContext) -> Iterator[Violation]:
     """The pods of all nodes use a volume for a single node."""
-    for manifest in fleet.daemonsets:
+    for manifest in cluster.daemonsets:
         for path, name in references.claims(pod_spec(manifest)):
             key = Key("", "PersistentVolumeClaim", manifest.key.namespace, name)
-            claim = fleet.manifests.get(key)
+            claim = cluster.manifests.get(key)
             modes = items(
                 section(section(claim.body if claim else None).get("spec")).get("accessModes")
             )
@@ -212,11 +212,11 @@ def shared_claims(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 @rule(advice("DS516", Severity.ERROR, "pod violates the namespace's Pod Security level", on=False))
-def admitted(fleet: ClusterContext) -> Iterator[Violation]:
+def admitted(cluster: ClusterContext) -> Iterator[Violation]:
     """The pods violate the Pod Security level of their namespace, if it is in the repository."""
-    for manifest in fleet.daemonsets:
+    for manifest in cluster.daemonsets:
         key = Key("", "Namespace", "", manifest.key.namespace)
-        namespace = fleet.manifests.get(key)
+        namespace = cluster.manifests.get(key)
         labels = section(section(namespace.body if namespace else None).get("metadata")).get(
             "labels"
         )

@@ -24,7 +24,7 @@ _SERVICE_MONITOR: Final = ("monitoring.coreos.com", "ServiceMonitor")
 
 
 @rule(advice("DS106", Severity.WARNING, "selector of a companion object matches no pods", on=False))
-def companions_match(fleet: ClusterContext) -> Iterator[Violation]:
+def companions_match(cluster: ClusterContext) -> Iterator[Violation]:
     """An object of an agent selects no pods.
 
     The rule reports an object only if it belongs to a DaemonSet: it is in the folder of the
@@ -33,15 +33,15 @@ def companions_match(fleet: ClusterContext) -> Iterator[Violation]:
     """
     pods = [
         (manifest, labels)
-        for manifest in fleet.manifests.values()
+        for manifest in cluster.manifests.values()
         if (labels := _pod_labels(manifest.body))
     ]
     services = [
         service
-        for service in fleet.manifests.values()
+        for service in cluster.manifests.values()
         if (service.key.group, service.key.kind) == ("", "Service")
     ]
-    for manifest in fleet.manifests.values():
+    for manifest in cluster.manifests.values():
         kind = (manifest.key.group, manifest.key.kind)
         path = _SELECTORS.get(kind)
         if path and (selector := _selector(manifest.body, path, plain=kind == ("", "Service"))):
@@ -111,10 +111,10 @@ _SHARED: Final = frozenset(("kube-system", "kube-public", "kube-node-lease"))
 
 
 @rule(advice("DS017", Severity.INFO, "agent shares its namespace", on=False))
-def own_namespace(fleet: ClusterContext) -> Iterator[Violation]:
+def own_namespace(cluster: ClusterContext) -> Iterator[Violation]:
     """An agent shares its namespace with another one, or uses a namespace of Kubernetes."""
     first: dict[str, Manifest] = {}
-    for manifest in fleet.daemonsets:
+    for manifest in cluster.daemonsets:
         namespace = manifest.key.namespace
         one = first.setdefault(namespace, manifest)
         if namespace in _SHARED:
@@ -134,12 +134,12 @@ def own_namespace(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 @rule(advice("DS018", Severity.WARNING, "cluster-scoped object has a namespace"))
-def without_scope(fleet: ClusterContext) -> Iterator[Violation]:
+def without_scope(cluster: ClusterContext) -> Iterator[Violation]:
     """An object whose kind has no namespace, by Kubernetes or by a definition in the
     repository, has one; the API server drops it, so it limits nothing.
     """
     path = ("metadata", "namespace")
-    for key, manifest in fleet.manifests.items():
+    for key, manifest in cluster.manifests.items():
         written = section(manifest.body.get("metadata")).get("namespace")
         if written and not key.namespace and not manifest.scope_unknown:
             yield Violation(
@@ -152,17 +152,17 @@ def without_scope(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 @rule(advice("DS108", Severity.INFO, "metrics of the agent are not scraped", on=False))
-def monitored(fleet: ClusterContext) -> Iterator[Violation]:
+def monitored(cluster: ClusterContext) -> Iterator[Violation]:
     """No PodMonitor, no ServiceMonitor with a Service, and no annotation of Prometheus'
     example configuration.
     """
-    bodies = [(manifest.key, manifest.body) for manifest in fleet.manifests.values()]
+    bodies = [(manifest.key, manifest.body) for manifest in cluster.manifests.values()]
     monitors = [
         (key, section(body.get("spec")))
         for key, body in bodies
         if key.group == "monitoring.coreos.com"
     ]
-    for manifest in fleet.daemonsets:
+    for manifest in cluster.daemonsets:
         pods = pod_labels(manifest)
         annotations = section(section(template(manifest.body).get("metadata")).get("annotations"))
         services = [
@@ -191,13 +191,13 @@ def monitored(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 @rule(advice("DS107", Severity.INFO, "PodDisruptionBudget has no effect on a DaemonSet", on=False))
-def budgets_for_others(fleet: ClusterContext) -> Iterator[Violation]:
+def budgets_for_others(cluster: ClusterContext) -> Iterator[Violation]:
     """A PodDisruptionBudget for a DaemonSet, whose pods are not evicted by a drain."""
-    for manifest in fleet.manifests.values():
+    for manifest in cluster.manifests.values():
         if (manifest.key.group, manifest.key.kind) != _BUDGET:
             continue
         selector = _selector(manifest.body, ("spec", "selector"), plain=False)
-        for daemonset in fleet.daemonsets:
+        for daemonset in cluster.daemonsets:
             same = daemonset.key.namespace == manifest.key.namespace
             if selector and same and label_selector.all_match(selector, pod_labels(daemonset)):
                 message = (

@@ -40,13 +40,13 @@ _TERMS: Final[Path] = (*POD, "affinity", "nodeAffinity", _REQUIRED, "nodeSelecto
         classes=dict.fromkeys(("cni", "csi", "dns"), Severity.ERROR),
     )
 )
-def few_of_its_nodes(fleet: ClusterContext) -> Iterator[Violation]:
+def few_of_its_nodes(cluster: ClusterContext) -> Iterator[Violation]:
     """If the nodes are known: maxUnavailable covers more than a quarter of them, or a tenth
     for an agent of network, storage or DNS.
     """
-    for manifest, nodes in fleet.placed():
+    for manifest, nodes in cluster.placed():
         strategy, kind = _strategy(manifest), class_of(manifest.body)
-        if strategy is None or not nodes or fleet.census is None:
+        if strategy is None or not nodes or cluster.census is None:
             continue
         told_without_nodes = rollout.UPDATE_TOGETHER_AT_MOST.get(kind, rollout.ALL_BUT_THE_LAST)
         share, most = (
@@ -76,18 +76,20 @@ def _written(path: Path, value: str | int) -> Fix:
 
 
 @rule(advice("DS206", Severity.WARNING, "rollout takes too long or cannot finish"))
-def ends_today(fleet: ClusterContext) -> Iterator[Violation]:
+def ends_today(cluster: ClusterContext) -> Iterator[Violation]:
     """A rollout that cannot finish, or takes hours."""
-    for manifest, nodes in fleet.placed():
+    for manifest, nodes in cluster.placed():
         strategy = _strategy(manifest)
-        if strategy is None or not nodes or fleet.census is None:
+        if strategy is None or not nodes or cluster.census is None:
             continue
         unavailable, surge = daemonsets.limits(strategy, len(nodes))
-        broken = {node.name for node in fleet.census.nodes if not node.ready and node.name in nodes}
+        broken = {
+            node.name for node in cluster.census.nodes if not node.ready and node.name in nodes
+        }
         if broken and not surge and unavailable <= len(broken):
             message = (
                 f"maxUnavailable {_shown(strategy.max_unavailable)} is used up by "
-                f"{node_pools.summary(broken, fleet.census)}, which are not ready: no update "
+                f"{node_pools.summary(broken, cluster.census)}, which are not ready: no update "
                 f"would continue; increase it"
             )
             enough = _enough(manifest, len(nodes), len(broken))
@@ -134,14 +136,14 @@ def _shown(share: Share) -> str:
 
 
 @rule(advice("DS307", Severity.ERROR, "no node has the required labels"))
-def known_labels(fleet: ClusterContext) -> Iterator[Violation]:
+def known_labels(cluster: ClusterContext) -> Iterator[Violation]:
     """No node has the labels of an agent; reports the label at fault."""
-    census = fleet.census
+    census = cluster.census
     if census is None:
         return
-    for manifest in fleet.daemonsets:
-        placer = fleet.placers[manifest.key]
-        if any(placer.selects(group[0]) for group in fleet.groups) or any(
+    for manifest in cluster.daemonsets:
+        placer = cluster.placers[manifest.key]
+        if any(placer.selects(group[0]) for group in cluster.groups) or any(
             map(placer.selects, census.nodes)
         ):
             continue
@@ -225,14 +227,14 @@ def _known(census: Census) -> str:
         on=False,
     )
 )
-def one_platform(fleet: ClusterContext) -> Iterator[Violation]:
+def one_platform(cluster: ClusterContext) -> Iterator[Violation]:
     """An agent selects no operating system or architecture, and its nodes have several."""
-    census = fleet.census
+    census = cluster.census
     if census is None:
         return
     labels = {node.name: node.labels for node in census.nodes}
-    for manifest, nodes in fleet.placed():
-        requirements = node_pools.keys_of([fleet.placers[manifest.key]])
+    for manifest, nodes in cluster.placed():
+        requirements = node_pools.keys_of([cluster.placers[manifest.key]])
         for key, what in (("kubernetes.io/os", "system"), ("kubernetes.io/arch", "processor")):
             kinds = sorted({labels[name][key] for name in nodes if key in labels[name]})
             if len(kinds) > 1 and key not in requirements:
@@ -251,14 +253,14 @@ def one_platform(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 @rule(advice("DS602", Severity.ERROR, "agent runs twice on a node"))
-def variants_apart(fleet: ClusterContext) -> Iterator[Violation]:
+def variants_apart(cluster: ClusterContext) -> Iterator[Violation]:
     """Two variants of an agent match the same node."""
-    if fleet.census is None:
+    if cluster.census is None:
         return
-    for manifest, other in _variants(fleet):
-        nodes = fleet.eligible[manifest.key] & fleet.eligible[other.key]
+    for manifest, other in _variants(cluster):
+        nodes = cluster.eligible[manifest.key] & cluster.eligible[other.key]
         if nodes:
-            where = node_pools.summary(nodes, fleet.census)
+            where = node_pools.summary(nodes, cluster.census)
             yield _apart(manifest, other, where)
 
 
@@ -319,12 +321,12 @@ def _leaving_out(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> Fix | No
     return Fix(f"exclude the nodes with {key}", tuple(mends))
 
 
-def _variants(fleet: ClusterContext) -> Iterable[tuple[Manifest, Manifest]]:
+def _variants(cluster: ClusterContext) -> Iterable[tuple[Manifest, Manifest]]:
     """Pairs of DaemonSets that run the same image as the same agent: in one folder, or with one
     name label in a namespace.
     """
     groups: dict[tuple[object, ...], list[Manifest]] = {}
-    for manifest, _ in fleet.placed():
+    for manifest, _ in cluster.placed():
         programs, name = _programs(manifest), pod_labels(manifest).get("app.kubernetes.io/name", "")
         if manifest.agent:
             groups.setdefault((manifest.agent, programs), []).append(manifest)
@@ -343,23 +345,23 @@ def _programs(manifest: Manifest) -> tuple[str, ...]:
 
 
 @rule(advice("DS603", Severity.ERROR, "expected node has no pod of the agent"))
-def variants_everywhere(fleet: ClusterContext) -> Iterator[Violation]:
+def variants_everywhere(cluster: ClusterContext) -> Iterator[Violation]:
     """An expected node matches no variant of the agent."""
-    if fleet.census is None:
+    if cluster.census is None:
         return
-    for agent, (expected, never) in fleet.expected.items():
-        members = [manifest for manifest in fleet.daemonsets if manifest.agent == agent]
-        if not members or any(member.key in fleet.unknown for member in members):
+    for agent, (expected, never) in cluster.expected.items():
+        members = [manifest for manifest in cluster.daemonsets if manifest.agent == agent]
+        if not members or any(member.key in cluster.unknown for member in members):
             continue
-        taken = frozenset[str]().union(*(fleet.eligible[member.key] for member in members))
+        taken = frozenset[str]().union(*(cluster.eligible[member.key] for member in members))
         counted = (
             node
-            for node in fleet.census.nodes
-            if _meets(node, expected) and not _meets(node, (*never, *fleet.ignored))
+            for node in cluster.census.nodes
+            if _meets(node, expected) and not _meets(node, (*never, *cluster.ignored))
         )
         missed = [node.name for node in counted if node.name not in taken]
         if missed:
-            where = node_pools.summary(missed, fleet.census)
+            where = node_pools.summary(missed, cluster.census)
             message = (
                 f"agent {agent} expects pods on {where}, and no variant can run there: change the "
                 f"variants, or tolerate the taints"
@@ -372,14 +374,14 @@ def _meets(node: Node, terms: Alternatives) -> bool:
 
 
 @rule(NO_NODE)
-def some_node(fleet: ClusterContext) -> Iterator[Violation]:
+def some_node(cluster: ClusterContext) -> Iterator[Violation]:
     """An agent matches no node."""
-    if fleet.census is None:
+    if cluster.census is None:
         return
-    for manifest, nodes in fleet.placed():
+    for manifest, nodes in cluster.placed():
         if not nodes:
             message = (
-                f"none of the {_known(fleet.census)} can run it: its rollout succeeds without any "
-                f"pod"
+                f"none of the {_known(cluster.census)} can run it: its rollout succeeds without "
+                "any pod"
             )
             yield Violation(POD, message, object=manifest.key)

@@ -62,7 +62,7 @@ class Misfit(msgspec.Struct, frozen=True):
         return f"{when} on {node_pools.summary(self.nodes, census)} ({self.why})"
 
 
-def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
+def misfits(cluster: ClusterContext) -> tuple[Misfit, ...]:
     """The DaemonSets that do not fit on some of their nodes. Nodes without allocatable resources
     are ignored.
 
@@ -72,7 +72,7 @@ def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
     from gitops_ds.core.decision import FreeCapacity
 
     by_cause: dict[tuple[Key, str, bool], list[str]] = {}
-    for tenants, room, nodes in _houses(fleet):
+    for tenants, room, nodes in _houses(cluster):
         free = dict(room)
         for tenant in tenants:
             why = capacity.misfit(tenant.requests, (), FreeCapacity(free))
@@ -93,18 +93,18 @@ def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
 
 
 @rule(advice("DS605", Severity.ERROR, "agent does not fit on its nodes", on=False))
-def fits(fleet: ClusterContext) -> Iterator[Violation]:
+def fits(cluster: ClusterContext) -> Iterator[Violation]:
     """An agent does not fit on one of its nodes."""
-    if fleet.census is not None:
-        for misfit in misfits(fleet):
-            yield Violation(_CONTAINERS, misfit.sentence(fleet.census), object=misfit.key)
+    if cluster.census is not None:
+        for misfit in misfits(cluster):
+            yield Violation(_CONTAINERS, misfit.sentence(cluster.census), object=misfit.key)
 
 
 @rule(advice("DS607", Severity.WARNING, "agents use most of a node", on=False))
-def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
+def leaves_room(cluster: ClusterContext) -> Iterator[Violation]:
     """The agents together use most of a node."""
     worst: dict[str, tuple[int, Sequence[Tenant], Sequence[str]]] = {}
-    for tenants, room, nodes in _houses(fleet):
+    for tenants, room, nodes in _houses(cluster):
         for resource in ("cpu", "memory", "pods"):
             has, requests = (
                 room.get(resource, 0),
@@ -119,21 +119,21 @@ def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
             key=lambda tenant: (tenant.requests.get(resource, 0), tenant.key),
             default=None,
         )
-        if most is not None and fleet.census is not None:
-            where = node_pools.summary(nodes, fleet.census)
+        if most is not None and cluster.census is not None:
+            where = node_pools.summary(nodes, cluster.census)
             tenancy = counted(len(tenants), "agent requests", "agents together request")
             message = f"{tenancy} {share}% of the {resource} of {where}; this one requests the most"
             yield Violation(_CONTAINERS, message, object=most.key)
 
 
-def _houses(fleet: ClusterContext) -> Iterator[tuple[Sequence[Tenant], Amounts, Sequence[str]]]:
+def _houses(cluster: ClusterContext) -> Iterator[tuple[Sequence[Tenant], Amounts, Sequence[str]]]:
     """Groups of equal nodes: their agents by priority, and their allocatable resources."""
-    census = fleet.census
+    census = cluster.census
     if census is None or not census.room:
         return
     living: dict[str, list[Tenant]] = {name: [] for name in census.room}
     for tenant, nodes in sorted(
-        _tenants(fleet, census),
+        _tenants(cluster, census),
         key=lambda placed: (-placed[0].priority, placed[0].ours, placed[0].key),
     ):
         for name in nodes:
@@ -147,10 +147,10 @@ def _houses(fleet: ClusterContext) -> Iterator[tuple[Sequence[Tenant], Amounts, 
     yield from alike.values()
 
 
-def _tenants(fleet: ClusterContext, census: Census) -> Iterator[tuple[Tenant, frozenset[str]]]:
+def _tenants(cluster: ClusterContext, census: Census) -> Iterator[tuple[Tenant, frozenset[str]]]:
     classes = {
         key.name: manifest.body.get("value")
-        for key, manifest in fleet.manifests.items()
+        for key, manifest in cluster.manifests.items()
         if key.kind == "PriorityClass"
     }
 
@@ -166,9 +166,9 @@ def _tenants(fleet: ClusterContext, census: Census) -> Iterator[tuple[Tenant, fr
             key, _requested(pod(body)), value if isinstance(value, int) else 0, surges, ours
         )
 
-    for manifest, nodes in fleet.placed():
+    for manifest, nodes in cluster.placed():
         yield tenant(manifest.key, manifest.body, ours=True), nodes
-    for key, body in node_pools.others(census, fleet.manifests):
+    for key, body in node_pools.others(census, cluster.manifests):
         placer = node_eligibility.read(template(body))
         yield (
             tenant(key, body, ours=False),
@@ -198,15 +198,15 @@ _MEETING_POINTS: Final = frozenset(("Socket", "CharDevice", "BlockDevice"))
 
 
 @rule(advice("DS601", Severity.ERROR, "host port conflict between agents"))
-def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
+def ports_apart(cluster: ClusterContext) -> Iterator[Violation]:
     """Two agents use the same port of a node."""
-    if fleet.census is None:
+    if cluster.census is None:
         return
     ports = {
         manifest.key: tuple(capacity.host_ports(pod_spec(manifest)))
-        for manifest, _ in fleet.placed()
+        for manifest, _ in cluster.placed()
     }
-    with_ports = [manifest for manifest, _ in fleet.placed() if ports[manifest.key]]
+    with_ports = [manifest for manifest, _ in cluster.placed() if ports[manifest.key]]
     for manifest, other in combinations(with_ports, 2):
         shared = next(
             (
@@ -216,9 +216,11 @@ def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
             ),
             None,
         )
-        nodes = fleet.eligible[manifest.key] & fleet.eligible[other.key] if shared else frozenset()
+        nodes = (
+            cluster.eligible[manifest.key] & cluster.eligible[other.key] if shared else frozenset()
+        )
         if shared and nodes:
-            where = node_pools.summary(nodes, fleet.census)
+            where = node_pools.summary(nodes, cluster.census)
             message = (
                 f"{other.key} uses the same host port {shared[2]}/{shared[0]}, and one of the two "
                 f"stays Pending on {where}"
@@ -227,19 +229,19 @@ def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 @rule(advice("DS608", Severity.WARNING, "agents write to the same host path", on=False))
-def paths_apart(fleet: ClusterContext) -> Iterator[Violation]:
+def paths_apart(cluster: ClusterContext) -> Iterator[Violation]:
     """Two agents write to the same path of a node."""
-    if fleet.census is None:
+    if cluster.census is None:
         return
     written: dict[str, list[tuple[Manifest, int]]] = {}
-    for manifest, _ in fleet.placed():
+    for manifest, _ in cluster.placed():
         for path, index in _written(pod_spec(manifest)).items():
             written.setdefault(path, []).append((manifest, index))
     for path, writers in sorted(written.items()):
         for (manifest, index), (other, _) in combinations(writers, 2):
-            nodes = fleet.eligible[manifest.key] & fleet.eligible[other.key]
+            nodes = cluster.eligible[manifest.key] & cluster.eligible[other.key]
             if nodes:
-                where = node_pools.summary(nodes, fleet.census)
+                where = node_pools.summary(nodes, cluster.census)
                 message = (
                     f"{other.key} writes to the host path {path} as well, on {where}: use separate "
                     f"paths"

@@ -16,17 +16,17 @@ from gitops_ds.kube.apimachinery import daemonsets, label_selector
 
 
 @rule(advice("DS324", Severity.WARNING, "required agent uses a workload that starts after it"))
-def start_without_each_other(fleet: ClusterContext) -> Iterator[Violation]:
+def start_without_each_other(cluster: ClusterContext) -> Iterator[Violation]:
     """An agent that nodes wait for needs the Service of a workload that starts only after it."""
-    workloads = [manifest for manifest in fleet.manifests.values() if pod_labels(manifest)]
+    workloads = [manifest for manifest in cluster.manifests.values() if pod_labels(manifest)]
     services = [
-        manifest for key, manifest in fleet.manifests.items() if (key.group, key.kind) == _SERVICE
+        manifest for key, manifest in cluster.manifests.items() if (key.group, key.kind) == _SERVICE
     ]
     behind = {
         service.key: [workload for workload in workloads if _selects(service, workload)]
         for service in services
     }
-    for agent in fleet.daemonsets:
+    for agent in cluster.daemonsets:
         if not daemonsets.is_required_for_work(agent.body):
             continue
         for path, service in _references(agent, services):
@@ -42,14 +42,16 @@ def start_without_each_other(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 @rule(advice("DS325", Severity.INFO, "no pool has the startup taint"))
-def some_pool_has_the_taint(fleet: ClusterContext) -> Iterator[Violation]:
+def some_pool_has_the_taint(cluster: ClusterContext) -> Iterator[Violation]:
     """Nodes wait for an agent, but no declared pool has the taint."""
-    census = fleet.census
+    census = cluster.census
     if census is None or not census.declared:
         return
     if any(taint.key == OWN.key for node in census.nodes for taint in node.taints):
         return
-    required = [agent for agent in fleet.daemonsets if daemonsets.is_required_for_work(agent.body)]
+    required = [
+        agent for agent in cluster.daemonsets if daemonsets.is_required_for_work(agent.body)
+    ]
     for agent in required[:1]:
         message = (
             f"no pool of the cluster has the taint {OWN.text}: nodes get work before "

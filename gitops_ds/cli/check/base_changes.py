@@ -53,7 +53,9 @@ def against(
         drift = differences.drift(before, live)
         drifted.append(BaseDrift(name, drift))
         fields = {key: tuple(field.path for field in differing) for key, differing in drift.items()}
-        rule_sides = RuleSides(ClusterContext(before.manifests, after.census), after.fleet, fields)
+        rule_sides = RuleSides(
+            ClusterContext(before.manifests, after.census), after.cluster_context, fields
+        )
         steps.append(ClusterStep(after.bundle.cluster, rule_sides))
         compared.append(prepare.compared(rule_sides, after, sides.head))
         writes = _writes(before, after, live, rule_sides)

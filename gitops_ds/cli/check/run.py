@@ -164,7 +164,7 @@ def notes(checked: CheckResult) -> list[str]:
             f"{_nodes_in(declared)} from the pools declared in the cluster's file, "
             "not from the cluster"
         )
-    unplaced = sorted({key.name for cluster in declared for key in cluster.fleet.unknown})
+    unplaced = sorted({key.name for cluster in declared for key in cluster.cluster_context.unknown})
     if unplaced:
         notes.append(
             f"{node_pools.listed(unplaced)}: no pool declares the labels of their selectors, so "

@@ -175,7 +175,7 @@ async def _get(args: GetArgs) -> int:
         formats.write(args.output, document, [_name(agent) for agent in chosen])
         return 0
     wide = args.output.is_wide
-    text = tables.fleet(chosen, now, wide=wide, headers=not args.no_headers)
+    text = tables.agents_table(chosen, now, wide=wide, headers=not args.no_headers)
     click.echo(table.coloured(text), nl=False)
     if not wide:
         for line in tables.apart(chosen):
@@ -267,7 +267,7 @@ class _ChangePrinter:
             from gitops_ds.cli.get import tables
 
             # all rows determine the widths
-            text = tables.fleet(agents, time.time(), wide=args.output.is_wide).splitlines()
+            text = tables.agents_table(agents, time.time(), wide=args.output.is_wide).splitlines()
             rows = [row for agent, row in zip(agents, text[1:], strict=False) if agent in changed]
             head = text[:1] if not self._started and not args.no_headers else []
             lines = "".join(f"{line}\n" for line in (*head, *rows))

@@ -26,7 +26,9 @@ CLUSTERS = ["CLUSTER", "WAVE", "STATE", "COMMIT", "SINCE", "AGENTS", "REPORTED"]
 APART = ("Held", "OutOfSync", "Suspended", "Unknown")
 
 
-def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False, headers: bool = True) -> str:
+def agents_table(
+    agents: Sequence[Agent], now: float, *, wide: bool = False, headers: bool = True
+) -> str:
     """The table of agents; `wide` adds revision, requests on all nodes, sync and the message of
     health.
     """

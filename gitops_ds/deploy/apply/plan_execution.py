@@ -78,7 +78,7 @@ async def carry_out(
 
     base = draft.state
     taken = _taken_over(target, draft)
-    draft = await _announce(target, draft)
+    draft = await _save_before_writes(target, draft)
     await target.announce(daemonset_writes.planned(draft))
     waits = applier.dependencies_of(target.cluster, draft.bundle, options.patience)
 
@@ -146,7 +146,7 @@ def _publish_plan(draft: PlanDraft, emit: Emit, clock: Callable[[], float]) -> N
         emit(event)
 
 
-async def _announce(target: DeployTarget, draft: PlanDraft) -> PlanDraft:
+async def _save_before_writes(target: DeployTarget, draft: PlanDraft) -> PlanDraft:
     """Saves the objects to create, with the first templates of staged DaemonSets, and the approved
     deletions before the first write: so a killed process loses none of them.
     """

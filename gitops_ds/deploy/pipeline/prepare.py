@@ -29,19 +29,19 @@ _OF_SCHEMA = frozenset(
 class Prepared(msgspec.Struct, frozen=True):
     """A bundle and its findings, ordered by place. `deployable`: without a blocking finding.
 
-    `fleet` is the bundle with the known nodes of the cluster, if nodes were requested. `clean` are
-    the objects without a finding.
+    `cluster_context` is the bundle with the known nodes of the cluster, if nodes were requested.
+    `clean` are the objects without a finding.
     """
 
     bundle: Bundle
     findings: tuple[Finding, ...]
-    fleet: ClusterContext
+    cluster_context: ClusterContext
     clean: frozenset[Digest] = frozenset()
 
     @property
     def census(self) -> Census | None:
         """The known nodes of the cluster."""
-        return self.fleet.census
+        return self.cluster_context.census
 
     @property
     def deployable(self) -> bool:
@@ -75,7 +75,7 @@ def prepare(
         for key, body in objects.items()
         if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass")
     }
-    fleet = ClusterContext(bundle.manifests, census, bundle.expected, ignored, priorities)
+    cluster_context = ClusterContext(bundle.manifests, census, bundle.expected, ignored, priorities)
     # reading and rendering report findings without regard to the rules that a repository disables
     reported = (
         finding
@@ -83,14 +83,17 @@ def prepare(
         if finding.refused or bundle.rules.get(finding.rule, True)
     )
     with spans.span("check"):
-        every = (*reported, *check.check(bundle, snapshot, fleet, files=files, advice=advice))
+        every = (
+            *reported,
+            *check.check(bundle, snapshot, cluster_context, files=files, advice=advice),
+        )
         shown = (finding for finding in every if advice or finding.refused)
         findings = dict.fromkeys(without_repetitions(shown))
     blamed = {finding.object for finding in findings}
     clean = frozenset(
         manifest.digest for key, manifest in bundle.manifests.items() if key not in blamed
     )
-    return Prepared(bundle, tuple(sorted(findings, key=_order)), fleet, clean)
+    return Prepared(bundle, tuple(sorted(findings, key=_order)), cluster_context, clean)
 
 
 def without_repetitions(findings: Iterable[Finding]) -> list[Finding]:

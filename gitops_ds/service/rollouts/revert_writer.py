@@ -82,7 +82,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         """
         super().__init__(context.clock)
         self._context, self._prepared = context, prepared
-        self._finder, self._announce = causes, pushed
+        self._finder, self._report_push = causes, pushed
         self._written: set[RolloutIdentity] = set()
         self._attempts: dict[RolloutIdentity, _Attempts] = {}
         self._pushed: set[RolloutIdentity] = set()  # branches of pull requests
@@ -159,7 +159,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
 
         context = self._context
         commit = await context.repository.push_with_retry(build, branch)
-        self._announce(commit)
+        self._report_push(commit)
         about = (context.clock(), halted.daemonset, halted.uid, halted.commit)
         return rollouts.RevertCommitted(*about, commit, branch, built[-1].taken_back)
 
