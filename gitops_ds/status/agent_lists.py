@@ -40,8 +40,7 @@ class AgentScope(msgspec.Struct, frozen=True):
 
     def has(self, key: Key) -> bool:
         """Whether an agent is in the scope."""
-        names = map(agents.name_of, self.names)
-        return self.namespace in ("", key.namespace) and (not self.names or key.name in names)
+        return agents.is_selected(key, self.names, self.namespace)
 
 
 EVERY = AgentScope()

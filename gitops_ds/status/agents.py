@@ -260,7 +260,13 @@ def select_keys(keys: Sequence[Key], names: Sequence[str], namespace: str) -> fr
         near = difflib.get_close_matches(missing, known, 1)
         hint = f'did you mean "{near[0]}"?' if near else "`gitops-ds get` lists them"
         raise errors.NoMatch(f'daemonsets.apps "{missing}" not found{where}: {hint}')
-    return frozenset(key for key in inside if not chosen_names or key.name in chosen_names)
+    return frozenset(key for key in inside if is_selected(key, names, namespace))
+
+
+def is_selected(key: Key, names: Sequence[str], namespace: str) -> bool:
+    """Whether an agent is in the namespace (empty: all) and has one of the names (none: every)."""
+    is_inside = namespace in ("", key.namespace)
+    return is_inside and (not names or key.name in map(name_of, names))
 
 
 def check_in_git(agent: Agent) -> None:

@@ -83,8 +83,7 @@ class StatusTracker:
 
     `states` returns the state of each owner by its ID, `sources` the status of its repository, and
     `clock` seconds since 1970. After `deadline` seconds without progress a rollout has failed.
-    `emit` receives the events of agents. The status of agents that `includes` selects is updated
-    while `run` runs.
+    `emit` receives the events of agents. The status is updated while `run` runs.
     """
 
     def __init__(
@@ -96,9 +95,9 @@ class StatusTracker:
         *,
         deadline: float = DEADLINE,
         sources: Callable[[], Mapping[str, SourceStatus]] = dict,
-        includes: Callable[[Key], bool] = lambda _: True,
     ) -> None:
-        self._sources, self.includes = sources, includes
+        self._sources = sources
+        self.includes: Callable[[Key], bool] = lambda _: True
         self.observer, self._states, self._clock, self._emit, self._deadline = (
             observer,
             states,
@@ -118,6 +117,10 @@ class StatusTracker:
         self._changes: WeakSet[Changes] = WeakSet()
         observer.listen(self.wake)
         self._news.set()
+
+    def track_only(self, includes: Callable[[Key], bool]) -> None:
+        """Updates only these agents. Before `run`."""
+        self.includes = includes
 
     def agents(self) -> tuple[Agent, ...]:
         """The DaemonSets of the cluster and the missing ones of the inventories, sorted by key."""

@@ -270,8 +270,9 @@ def _flow(text: str, at: int, depth: int = 0) -> tuple[Any, int]:
         token = _TOKEN.match(text, at)
         if token is not None and token[1] == close:
             return result, token.end()
-        is_next = token is not None and token[1] == ","
-        token = _TOKEN.match(text, token.end()) if token and is_next else None
+        if token is None or token[1] != ",":
+            break
+        token = _TOKEN.match(text, token.end())
     raise _Unsure
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from gitops_ds.core.objects import CONFIG_MAP, POD, Body, Resource
 from gitops_ds.kube.client.config import ClientConfig
 from gitops_ds.kube.client.kubeconfig import KubeconfigEntry
 from gitops_ds.kube.client.rest import HttpCluster
+from tests.client.test_connections import until
 from tests.http_servers import serving
 
 EACH = 120  # objects of a page: several chunks
@@ -51,12 +51,6 @@ async def served(pages: list[list[Any]]) -> AsyncIterator[tuple[HttpCluster, lis
         entry = KubeconfigEntry(url, None)
         async with HttpCluster(ClientConfig("a test", None, entry, lambda: entry)) as cluster:
             yield cluster, requested
-
-
-async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not done():
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])

@@ -105,11 +105,13 @@ async def watching(cluster: ClusterReader, options: WatchOptions) -> AsyncIterat
         # without the agent all are known, for a message with the nearest name
         return scope.has(key) or not any(map(scope.has, observer.keys))
 
-    if len(scope.names) == 1:
+    has_one_name = len(scope.names) == 1
+    if has_one_name:
         observer.watch_pods(await _first_pods(cluster, scope))
-    tracker = StatusTracker(observer, dict, clock, includes=includes)
+    tracker = StatusTracker(observer, dict, clock)
+    tracker.track_only(includes)
     tasks = [asyncio.create_task(observer.run()), asyncio.create_task(tracker.run())]
-    if len(scope.names) == 1:
+    if has_one_name:
         tasks.append(asyncio.create_task(_follow_pods(observer, tracker, scope)))
     for task in tasks:
         task.add_done_callback(finished)
