@@ -30,9 +30,9 @@ from gitops_ds.daemonset.node_room import NodeCapacity
 from gitops_ds.kube.client import informer
 from gitops_ds.kube.client.informer import Failing, InformerEvent, WorldVersion
 from gitops_ds.kube.client.owned_bodies import OwnedBodies
-from gitops_ds.rollouts.controller.gate_measurement import GateMeter, GatePoller, PodGates
-from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory, RolloutSources
 from gitops_ds.rollouts.decisions.stage_inputs import Rollout
+from gitops_ds.rollouts.inputs.gate_measurement import GateMeter, GatePoller, PodGates
+from gitops_ds.rollouts.inputs.rollout_memory import RolloutMemory, RolloutSources
 from gitops_ds.rollouts.state import daemonset_statements
 
 # seconds: interval of a list of the nodes and a reconciliation of every DaemonSet, without events

@@ -19,8 +19,8 @@ from gitops_ds.core.rollouts.halted_rollout import BranchCommit
 from gitops_ds.core.rollouts.template_cause import RenderedCommit, TemplateCause
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.live_state import LocatedBundle
-from gitops_ds.rollouts.staging import template_causes
-from gitops_ds.rollouts.staging.template_causes import BranchLine, WantedCause
+from gitops_ds.rollouts.causes import template_causes
+from gitops_ds.rollouts.causes.template_causes import BranchLine, WantedCause
 
 _REMEMBERED = 64  # rendered commits
 

@@ -46,7 +46,8 @@ from gitops_ds.deploy.target import DeployTarget
 from gitops_ds.deploy.watch_cache import WatchCache
 from gitops_ds.kube.client.supervisor import Supervisor, ended
 from gitops_ds.ownership.options import ApplyOptions
-from gitops_ds.rollouts.staging import applied_rollouts
+from gitops_ds.rollouts.approvals import waiting_stages
+from gitops_ds.rollouts.reverts import halted_rollouts
 
 
 class Reconciler:
@@ -315,9 +316,9 @@ class Reconciler:
             return
         if snapshot.commit is not None:
             histories = draft.histories
-            halts = applied_rollouts.halted(draft.bundle, draft.inputs.live, histories)
-            waiting = applied_rollouts.waiting(draft.bundle, draft.inputs.live, histories)
-            proven = applied_rollouts.proven(draft.state.templates, histories)
+            halts = halted_rollouts.halted(draft.bundle, draft.inputs.live, histories)
+            waiting = waiting_stages.waiting(draft.bundle, draft.inputs.live, histories)
+            proven = halted_rollouts.proven(draft.state.templates, histories)
             self.applied = AppliedRollouts(snapshot.commit.id, tuple(halts), tuple(waiting), proven)
         done = await self._apply(draft, options, steering, tip)
         due = plan_execution.next_comparison(done.state, options, self._clock())

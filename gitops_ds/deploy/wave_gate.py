@@ -1,7 +1,7 @@
 """Whether the tip of the branch may continue to this cluster, by the reports of the clusters
 before.
 
-`rollouts.staging.cluster_waves` decides; the gate reads the reports and publishes a wait: once for
+`rollouts.waves.cluster_waves` decides; the gate reads the reports and publishes a wait: once for
 each commit and cluster that it waits for, and again each time that it is overdue. A tip that only
 restores an earlier content of the cluster doesn't wait: `git.branch_history` compares the files
 with those of the commits of the DaemonSets' revisions, which this cluster had before, and
@@ -24,8 +24,8 @@ from gitops_ds.core.objects import CommitId, Digest, Key
 from gitops_ds.core.rollouts.cluster_report import ClusterOrder
 from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.deploy.pipeline.prepare import Prepared
-from gitops_ds.rollouts.staging import cluster_waves
-from gitops_ds.rollouts.staging.cluster_waves import ClusterReports, WaveHold
+from gitops_ds.rollouts.waves import cluster_waves
+from gitops_ds.rollouts.waves.cluster_waves import ClusterReports, WaveHold
 from gitops_ds.source.git.object_reader import BranchMovement
 
 # The earlier commit with the files of a tip: after `since`, among some commits.

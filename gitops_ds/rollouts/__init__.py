@@ -2,7 +2,8 @@
 failure that it causes halts it.
 
 The state of a rollout is in the cluster alone: annotations of the DaemonSet, and a target revision
-with the record (`state`). `decisions.stages.decide` selects the next nodes, also in a forecast.
-`staging` has the part of a plan, the commit of each template, and the revert of a halted one;
-`controller` the part of the controller; `views` what users see.
+with the record (`state`). `decisions.stages.decide` selects the next nodes, also in a forecast;
+`inputs` has what it needs beside pods and nodes. `staging` is the part of a plan, `causes` the
+commit of each template, `approvals` those of stages, `reverts` that of a halted rollout, `waves`
+the order of the clusters, `views` what users see.
 """

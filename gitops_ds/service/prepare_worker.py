@@ -26,7 +26,7 @@ from gitops_ds.core.sources.source_tree import CachedResults
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline import open_repository, prepare
 from gitops_ds.deploy.pipeline.prepare import Prepared
-from gitops_ds.rollouts.staging import git_template
+from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.source.git import object_reader, tree
 from gitops_ds.source.git.address import Address
 from gitops_ds.source.git.bare_repository import BareRepository
@@ -114,7 +114,7 @@ def _digests(job: Job) -> Mapping[CommitId, RenderedCommit]:
                 snapshot = object_reader.snapshot(bare, commit, job.path)
                 expanded = asyncio.run(open_repository.expanded(snapshot, job.allowed))
                 bundle = rendering.render(expanded, cluster=job.cluster)
-                found[commit] = git_template.rendered(bundle)
+                found[commit] = template_digests.rendered(bundle)
     finally:
         bare.close()
     return found

@@ -28,7 +28,7 @@ from gitops_ds.core.rollouts.cluster_report import (
 from gitops_ds.core.sources.source_status import Condition, SourceStatus
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import timestamps
-from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
+from gitops_ds.rollouts.waves.cluster_waves import ClusterReports
 from gitops_ds.status.agents import Agent
 
 COUNTS_EVERY = 60.0  # seconds between two reports that differ in counts and messages only

@@ -34,7 +34,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline import prepare
 from gitops_ds.deploy.pipeline.open_repository import RepositoryRef
 from gitops_ds.kube.apimachinery import daemonsets, revisions
-from gitops_ds.rollouts.staging import git_template
+from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.rollouts.state import proofs
 from gitops_ds.rollouts.views.staged_rollouts import StagedRollout
 from gitops_ds.source.git import address
@@ -71,7 +71,7 @@ def agent(*commits: str) -> Agent:
     known = tuple(map(revision, tags))
     seen = Observation(0.0, daemonsets.daemonset_of(body(len(commits))), (), (), known)
     manifest = body(len(commits))
-    source = git_template.digest(_manifest(manifest))
+    source = template_digests.digest(_manifest(manifest))
     state = DeployerState(
         causes={KEY: TemplateCause(source, commits[-1])},
         commits={
@@ -137,7 +137,7 @@ def test_a_tip_that_is_not_applied_is_not_rolled_back_by_guess(tmp_path: Path) -
 
 def rolling(proven: str, target: str, halt: Halt | None = None) -> Agent:
     """An agent that runs the first image, while the second one rolls out or is halted."""
-    seen, source = agent(proven), git_template.digest(_manifest(body(2)))
+    seen, source = agent(proven), template_digests.digest(_manifest(body(2)))
     staged = RolloutTarget("h", body(2)["spec"]["template"], "r", "u", target, staged=True)
     policy = rollout_policy.decode({"stages": ["canary", "rest"]})
     record = RolloutRecord(halt=halt)

@@ -32,7 +32,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.deploy.loop import Loop
 from gitops_ds.kube.apimachinery import pods, revisions
 from gitops_ds.ownership.options import ApplyOptions
-from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory
+from gitops_ds.rollouts.inputs.rollout_memory import RolloutMemory
 from gitops_ds.rollouts.state import keys, target_revisions
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.rollouts.views import staged_rollouts

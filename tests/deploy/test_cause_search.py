@@ -24,8 +24,8 @@ from gitops_ds.core.rollouts.template_cause import RenderedCommit
 from gitops_ds.core.sources.source_tree import CommitInfo
 from gitops_ds.deploy.cause_finder import CauseFinder, CommitSource
 from gitops_ds.deploy.live_state import LocatedBundle
-from gitops_ds.rollouts.staging import git_template
-from gitops_ds.rollouts.staging.template_causes import WantedCause
+from gitops_ds.rollouts.causes import template_digests
+from gitops_ds.rollouts.causes.template_causes import WantedCause
 from gitops_ds.source.git import address
 from gitops_ds.source.git.repository import Repository
 from gitops_ds.source.render import bundle as rendering
@@ -184,7 +184,9 @@ class BranchScene:
     async def _render(self, commits: Sequence[CommitId]) -> dict[CommitId, RenderedCommit]:
         self.renders += len(commits)
         return {
-            commit: git_template.rendered(rendering.render(await self.repository.snapshot(commit)))
+            commit: template_digests.rendered(
+                rendering.render(await self.repository.snapshot(commit))
+            )
             for commit in commits
         }
 

@@ -38,7 +38,7 @@ from gitops_ds.deploy.revision_selector import RevisionSource
 from gitops_ds.deploy.target import DeployTarget
 from gitops_ds.kube.apimachinery.builtin_resources import RESOURCES
 from gitops_ds.ownership.options import ApplyOptions
-from gitops_ds.rollouts.staging import git_template
+from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.source.git.object_reader import BranchMovement
 from gitops_ds.source.render import bundle as rendering
@@ -140,7 +140,8 @@ class History:
         """What commits render to."""
         self.renders += len(commits)
         return {
-            commit: git_template.rendered(rendering.render(self.tree(commit))) for commit in commits
+            commit: template_digests.rendered(rendering.render(self.tree(commit)))
+            for commit in commits
         }
 
     def index(self, commit: CommitId) -> int:

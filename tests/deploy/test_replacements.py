@@ -15,7 +15,7 @@ from gitops_ds.core.events.rollouts import RolloutHeld, RolloutProgressed, Stage
 from gitops_ds.core.objects import POD
 from gitops_ds.core.rollouts.staged_rollout import HoldKind, StageHold
 from gitops_ds.kube.apimachinery import pods
-from gitops_ds.rollouts.controller.rollout_memory import WRITE_REFUSED_FOR
+from gitops_ds.rollouts.inputs.rollout_memory import WRITE_REFUSED_FOR
 from gitops_ds.rollouts.views import staged_rollouts
 from gitops_ds.status import agent_lists
 from gitops_ds.testing.simulator.faults import RequestFault, Silence, SimulatedRequest, failure

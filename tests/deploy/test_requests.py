@@ -27,7 +27,7 @@ from gitops_ds.notify import kube_events, notifications
 from gitops_ds.notify.kube_events import InvolvedObject
 from gitops_ds.notify.notifications import MessageFormat, NotificationBatch, NotificationBuilder
 from gitops_ds.ownership.options import ApplyOptions, Guards
-from gitops_ds.rollouts.staging.cluster_waves import WaveHold
+from gitops_ds.rollouts.waves.cluster_waves import WaveHold
 from gitops_ds.service.notifications import commit_progress
 from gitops_ds.status import agent_lists, agents
 from gitops_ds.testing.simulator import virtual_time

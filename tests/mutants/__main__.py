@@ -44,7 +44,11 @@ EXPLAINED = Path(__file__).with_name("explained.toml")
 PACKAGES = {
     "gitops_ds/daemonset": "tests/daemonset",
     "gitops_ds/rollouts/decisions": "tests/rollouts",
-    "gitops_ds/rollouts/staging": "tests/plan",
+    "gitops_ds/rollouts/causes": "tests/rollouts",
+    "gitops_ds/rollouts/staging": "tests/rollouts",
+    "gitops_ds/rollouts/approvals": "tests/rollouts",
+    "gitops_ds/rollouts/reverts": "tests/rollouts",
+    "gitops_ds/rollouts/waves": "tests/rollouts",
     "gitops_ds/deploy/plan": "tests/plan",
     "gitops_ds/ownership": "tests/plan",
 }
@@ -66,7 +70,7 @@ FURTHER = {
         "tests/deploy/test_rollout_commands.py",
         "tests/deploy/test_proven_templates.py",
     ),
-    "gitops_ds/rollouts/staging/template_causes.py": (
+    "gitops_ds/rollouts/causes/template_causes.py": (
         "tests/deploy/test_cause_search.py",
         "tests/deploy/test_template_commits.py",
     ),

@@ -19,8 +19,8 @@ from gitops_ds.ownership.permissions import Impersonation
 from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan import world
-from tests.plan.staged_objects import manifest
 from tests.plan.world import World, config_map, daemonset
+from tests.rollouts.staged_objects import manifest
 
 play = world.play
 

@@ -16,7 +16,7 @@ from gitops_ds.core.skip_reasons import DriftPolicy, SkipReason
 from gitops_ds.core.sources.bundle import ManifestOrigin
 from gitops_ds.core.startup_taints import OWN
 from gitops_ds.core.values import replace
-from gitops_ds.deploy.plan import object_changes, refusals
+from gitops_ds.deploy.plan import object_changes, refusals, rollout_impact
 from gitops_ds.deploy.plan.object_changes import ObjectPlanner
 from gitops_ds.kube.apimachinery import defaults
 from gitops_ds.ownership import refused_writes
@@ -28,8 +28,7 @@ from gitops_ds.ownership.options import (
     OtherOwners,
     PlanContext,
 )
-from gitops_ds.rollouts.staging import rollout_impact
-from tests.plan.staged_objects import KEY, bundle, live_object, manifest, own, template
+from tests.rollouts.staged_objects import KEY, bundle, live_object, manifest, own, template
 
 
 def stored(tag: str, **more: Any) -> dict[str, Any]:

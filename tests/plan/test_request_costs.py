@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gitops_ds.core.live import Node
+from gitops_ds.deploy.plan import rollout_impact
 from gitops_ds.kube.apimachinery import request_costs
-from gitops_ds.rollouts.staging import rollout_impact
 
 NODES = tuple(Node(f"n{number}", labels={"pool": "ab"[number % 2]}) for number in range(6))
 

@@ -18,8 +18,8 @@ from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.permissions import Impersonation
 from gitops_ds.testing import simulator
 from tests.plan import world
-from tests.plan.staged_objects import manifest
 from tests.plan.world import PRUNING, World, config_map, daemonset
+from tests.rollouts.staged_objects import manifest
 
 play = world.play
 

@@ -11,8 +11,7 @@ from gitops_ds.core.change import Change, Operation
 from gitops_ds.core.live import JoinTime, Node, NodeImpact, Taint
 from gitops_ds.core.objects import Key
 from gitops_ds.core.startup_taints import OWN
-from gitops_ds.deploy.plan import printers
-from gitops_ds.rollouts.staging import rollout_impact
+from gitops_ds.deploy.plan import printers, rollout_impact
 from tests.plan.world import daemonset
 
 GPU = Taint("nvidia.com/gpu", "NoSchedule")

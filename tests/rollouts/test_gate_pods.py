@@ -24,8 +24,8 @@ from gitops_ds.core.rollouts.rollout_gates import (
     Subject,
 )
 from gitops_ds.kube.apimachinery import pods, timestamps
-from gitops_ds.rollouts.controller import gate_measurement
-from gitops_ds.rollouts.controller.gate_measurement import POD_METRICS, PodGates
+from gitops_ds.rollouts.inputs import gate_measurement
+from gitops_ds.rollouts.inputs.gate_measurement import POD_METRICS, PodGates
 from tests.deploy.rollout_scene import NODES, Scene, play
 
 NEIGHBOURS = """\

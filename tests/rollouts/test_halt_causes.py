@@ -19,7 +19,7 @@ from gitops_ds.daemonset import decide
 from gitops_ds.kube.apimachinery import pod_cause
 from gitops_ds.rollouts.decisions import node_selection
 from gitops_ds.rollouts.decisions.staged_nodes import StagedNodes
-from gitops_ds.rollouts.staging import rollout_reverts
+from gitops_ds.rollouts.reverts import revert_message
 from gitops_ds.status import health
 from tests.apimachinery import kubelet_pods
 from tests.apimachinery.kubelet_pods import (
@@ -128,7 +128,7 @@ def test_a_halt_has_the_cause(
     assert message == f"{node.reason} on {node.node}: {node.message}"
     key, commit = Key("apps", "DaemonSet", "logging", "agent"), CommitId("a" * 40)
     halted = HaltedRollout(key, "u", commit, "", Digest("d"), frozenset(), halt, Revert())
-    assert message in rollout_reverts.reason(halted)
+    assert message in revert_message.reason(halted)
 
 
 @pytest.mark.parametrize(("failing", "event", "message"), FAULTS.values(), ids=FAULTS)

@@ -25,9 +25,9 @@ from gitops_ds.core.rollouts.staged_rollout import (
     StagesDecision,
     StageState,
 )
-from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory
 from gitops_ds.rollouts.decisions import rollout_holds
 from gitops_ds.rollouts.decisions.rollout_holds import RETURNS, ReplacedNodes, ReportedHolds
+from gitops_ds.rollouts.inputs.rollout_memory import RolloutMemory
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 from tests.rollouts.test_stages import FAST
 

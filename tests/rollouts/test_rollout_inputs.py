@@ -24,10 +24,10 @@ from gitops_ds.core.rollouts.staged_rollout import (
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.kube.apimachinery import daemonsets, revisions
-from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory, RolloutSources
 from gitops_ds.rollouts.decisions import rollout_holds, stage_inputs
 from gitops_ds.rollouts.decisions.failures import AttributedNodes
 from gitops_ds.rollouts.decisions.staged_nodes import StagedNodes
+from gitops_ds.rollouts.inputs.rollout_memory import RolloutMemory, RolloutSources
 from gitops_ds.rollouts.state import keys, rollout_annotations, target_revisions
 from gitops_ds.rollouts.state.daemonset_statements import RolloutPhase
 from tests.daemonset.world import World, daemonset, node

@@ -17,9 +17,9 @@ from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import timestamps
 from gitops_ds.kube.apimachinery.pods import pod_of
-from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory
 from gitops_ds.rollouts.decisions import stage_inputs
 from gitops_ds.rollouts.decisions.node_selection import RETRY_AFTER
+from gitops_ds.rollouts.inputs.rollout_memory import RolloutMemory
 from gitops_ds.rollouts.state import keys, target_revisions
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 

@@ -14,7 +14,7 @@ from gitops_ds.core.rollouts import cluster_report
 from gitops_ds.core.rollouts.cluster_report import ClusterReport, ClusterState
 from gitops_ds.core.sources.signatures import Mode, Trust
 from gitops_ds.core.values import replace
-from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
+from gitops_ds.rollouts.waves.cluster_waves import ClusterReports
 from gitops_ds.service.rollouts import published_reports
 from gitops_ds.source.git import address
 from gitops_ds.source.git.cluster_refs import ReportRef

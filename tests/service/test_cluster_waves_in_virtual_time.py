@@ -32,7 +32,7 @@ from gitops_ds.deploy import requests
 from gitops_ds.deploy.target import DeployTarget
 from gitops_ds.deploy.wave_gate import WaveSource
 from gitops_ds.ownership.options import ApplyOptions
-from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
+from gitops_ds.rollouts.waves.cluster_waves import ClusterReports
 from gitops_ds.service.rollouts import published_reports
 from gitops_ds.service.rollouts.published_reports import OwnPlace, ReportPublisher
 from gitops_ds.service.rollouts.repository_context import RepositoryContext

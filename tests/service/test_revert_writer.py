@@ -26,7 +26,7 @@ from gitops_ds.deploy.pipeline import prepare
 from gitops_ds.deploy.pipeline.prepare import Prepared
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.kube.client.supervisor import ended
-from gitops_ds.rollouts.staging import git_template
+from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.rollouts.revert_writer import RevertWriter
 from gitops_ds.service.settings.repository import ForgeSettings, RepositorySettings
@@ -60,7 +60,9 @@ class Writer:
 
     async def render(self, commits: Sequence[CommitId]) -> dict[CommitId, RenderedCommit]:
         return {
-            commit: git_template.rendered(rendering.render(await self.repository.snapshot(commit)))
+            commit: template_digests.rendered(
+                rendering.render(await self.repository.snapshot(commit))
+            )
             for commit in commits
         }
 
@@ -73,7 +75,7 @@ class Writer:
             uid="u",
             commit=CommitId(bad),
             since=since,
-            template=Digest(git_template.digest(manifest)),
+            template=Digest(template_digests.digest(manifest)),
             files=frozenset({FILE, "agents/agent"}),
             own=frozenset({FILE, "agents/agent"}),
             halt=Halt(1767225600.0, "canary", "CrashLoopBackOff on n1"),
@@ -386,7 +388,7 @@ async def test_a_revert_that_takes_back_a_proven_template_needs_a_person(
     await one.halted(bad, since, own=frozenset({"agents/agent"}))
     manifests = (await one.prepared(CommitId(bad))).bundle.manifests
     assert one.applied is not None
-    proven = {BESIDE: git_template.digest(manifests[BESIDE])}
+    proven = {BESIDE: template_digests.digest(manifests[BESIDE])}
     one.applied = replace(one.applied, proven=proven)
     event = await one.run()
     assert isinstance(event, RevertFailed)

@@ -25,8 +25,8 @@ from gitops_ds.core.rollouts.cluster_report import (
 from gitops_ds.core.sources.source_status import Condition, SourceStatus
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import timestamps
-from gitops_ds.rollouts.staging import cluster_waves
-from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
+from gitops_ds.rollouts.waves import cluster_waves
+from gitops_ds.rollouts.waves.cluster_waves import ClusterReports
 from gitops_ds.status import cluster_reports
 from gitops_ds.status.agents import Agent
 from gitops_ds.status.cluster_reports import ClusterRow, ReportInput

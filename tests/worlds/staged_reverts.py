@@ -27,7 +27,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.deploy.cause_finder import CauseFinder, CommitSource
 from gitops_ds.deploy.pipeline import prepare
 from gitops_ds.deploy.pipeline.prepare import Prepared
-from gitops_ds.rollouts.staging import git_template
+from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.rollouts.revert_writer import NotNow, RevertWriter
 from gitops_ds.service.settings.repository import RepositorySettings
@@ -92,7 +92,8 @@ class Branch:
 
     async def render(self, commits: Sequence[CommitId]) -> dict[CommitId, RenderedCommit]:
         return {
-            commit: git_template.rendered(rendering.render(self.tree(commit))) for commit in commits
+            commit: template_digests.rendered(rendering.render(self.tree(commit)))
+            for commit in commits
         }
 
     async def prepared(self, commit: CommitId) -> Prepared:

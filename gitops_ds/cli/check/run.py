@@ -24,7 +24,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline import open_repository, prepare
 from gitops_ds.deploy.pipeline.prepare import Prepared
 from gitops_ds.kube.apimachinery import node_pools
-from gitops_ds.rollouts.staging import cluster_waves
+from gitops_ds.rollouts.waves import wave_order
 from gitops_ds.source.render import bundle as rendering
 from gitops_ds.source.render import charts
 
@@ -185,7 +185,7 @@ def notes(checked: CheckResult) -> list[str]:
         )
         where = f" of {node_pools.listed(named)}" if (named := _names(unknown)) else ""
         notes.append(f"no nodes{where} are known ({why}): rules over nodes were skipped")
-    if order := cluster_waves.summary(_orders(checked)):
+    if order := wave_order.summary(_orders(checked)):
         notes.append(order)
     return [*notes, *checked.unread]
 
@@ -200,7 +200,7 @@ def _waves_json(checked: CheckResult) -> dict[str, Any]:
     """The order of the clusters; empty without one."""
     orders = {name: order for name, order in _orders(checked).items() if order.exists}
     return (
-        {"waves": {name: cluster_waves.as_json(order) for name, order in orders.items()}}
+        {"waves": {name: wave_order.as_json(order) for name, order in orders.items()}}
         if (orders)
         else {}
     )

@@ -31,7 +31,7 @@ from gitops_ds.deploy.pipeline import open_repository, prepare
 from gitops_ds.deploy.pipeline.prepare import Prepared
 from gitops_ds.deploy.target import DeployTarget
 from gitops_ds.ownership.options import ApplyOptions
-from gitops_ds.rollouts.staging import git_template
+from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.source.git import address, local_worktree, revision
 from gitops_ds.source.git.repository import Repository
 from gitops_ds.startup_taints import required_agents
@@ -172,7 +172,7 @@ async def prepared(repository: Repository, commit: CommitId) -> Prepared:
 def _causes(repository: Repository) -> CauseFinder:
     async def render(commits: Sequence[CommitId]) -> Mapping[CommitId, RenderedCommit]:
         return {
-            commit: git_template.rendered((await prepared(repository, commit)).bundle)
+            commit: template_digests.rendered((await prepared(repository, commit)).bundle)
             for commit in commits
         }
 

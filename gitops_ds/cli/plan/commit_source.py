@@ -11,7 +11,7 @@ from gitops_ds.core.rollouts.halted_rollout import BranchCommit
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
 from gitops_ds.deploy.cause_finder import CauseFinder, CommitSource
 from gitops_ds.deploy.pipeline import open_repository
-from gitops_ds.rollouts.staging import git_template
+from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.source.git.repository import Repository
 from gitops_ds.source.render import bundle as rendering
 
@@ -25,7 +25,7 @@ def causes(repository: Repository, path: str, cluster: str, namespace: str) -> C
             with contextlib.suppress(errors.GitopsError):
                 tree = await open_repository.snapshot_of(repository, commit, path)
                 bundle = rendering.render(tree, cluster=cluster, namespace=namespace)
-                found[commit] = git_template.rendered(bundle)
+                found[commit] = template_digests.rendered(bundle)
         return found
 
     async def contained(head: CommitId, commits: Set[CommitId]) -> Set[CommitId]:

@@ -39,7 +39,8 @@ from gitops_ds.kube.client import connect
 from gitops_ds.ownership import object_owner
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import ApplyOptions, PlanContext
-from gitops_ds.rollouts.staging import staging, targets, template_causes
+from gitops_ds.rollouts.causes import template_causes
+from gitops_ds.rollouts.staging import staging, targets
 
 
 class ApplyTarget(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.kube.apimachinery import defaults, revisions
 from gitops_ds.ownership import diff
-from gitops_ds.rollouts.staging import git_template
+from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.source.git import revision
 from gitops_ds.source.git.commit_writer import CommitReason
 from gitops_ds.source.git.repository import Repository
@@ -146,7 +146,7 @@ async def _check_applied(
     snapshot = await open_repository.snapshot_of(repository, tip, inside)
     bundle = rendering.render(snapshot, cluster=goal.cluster, namespace=goal.namespace)
     manifest = bundle.manifests.get(agent.key)
-    if manifest is not None and git_template.digest(manifest) != applied.source:
+    if manifest is not None and template_digests.digest(manifest) != applied.source:
         info = await repository.info(tip)
         raise errors.Refused(
             f"the branch is ahead: up to {short(tip)} ({info.subject}, by {info.author}) it has "

@@ -14,6 +14,7 @@ from gitops_ds.deploy.apply import plan_draft
 from gitops_ds.deploy.apply.applier import AppliedObject
 from gitops_ds.deploy.apply.plan_draft import PlanDraft
 from gitops_ds.ownership.options import DryRunResult
+from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.rollouts.staging import git_template, template_history
 
 
@@ -66,7 +67,7 @@ async def _unstaged(
         return _recorded(draft, manifest, body, DryRunResult(body, created=body))
     before = draft.state.templates.get(manifest.key, TemplateHistory())
     known = template_history.without_policy(before)
-    if known.applied is not None and known.applied.source == git_template.digest(manifest):
+    if known.applied is not None and known.applied.source == template_digests.digest(manifest):
         return replace(known, uid=_uid(body))
     try:
         created = await plan_draft.creation(draft.inputs, manifest)

@@ -34,7 +34,8 @@ from gitops_ds.kube.apimachinery import daemonsets, pods
 from gitops_ds.ownership import ignore_differences, object_owner, refused_writes
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
-from gitops_ds.rollouts.staging import git_template, staging, targets, template_causes
+from gitops_ds.rollouts.causes import template_causes
+from gitops_ds.rollouts.staging import git_template, staging, targets
 from gitops_ds.rollouts.staging.staging import StagedBundle
 from gitops_ds.rollouts.state import attested_records, rollout_ledger
 

@@ -31,7 +31,8 @@ from gitops_ds.deploy.plan import deletions, drift
 from gitops_ds.deploy.target import DeployTarget
 from gitops_ds.kube.apimachinery import daemonsets
 from gitops_ds.ownership.options import ApplyOptions
-from gitops_ds.rollouts.staging import git_template, template_history
+from gitops_ds.rollouts.causes import template_digests
+from gitops_ds.rollouts.staging import template_history
 from gitops_ds.source.git import address
 from gitops_ds.startup_taints import required_agents
 
@@ -330,7 +331,7 @@ def _templates(
     last = draft.state.last_attempted or ""
     for key, history in kept.items():
         manifest = draft.bundle.manifests.get(key) if key in settled else None
-        source = git_template.digest(manifest) if manifest is not None else None
+        source = template_digests.digest(manifest) if manifest is not None else None
         kept[key] = template_history.following(history, source, before.get(key, NOTHING), last)
     return {key: history for key, history in kept.items() if history != NOTHING}
 

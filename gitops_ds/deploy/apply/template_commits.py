@@ -19,6 +19,7 @@ from gitops_ds.core.sources.bundle import Manifest
 from gitops_ds.deploy.apply.applier import AppliedObject, ApplyOutcome
 from gitops_ds.deploy.apply.plan_draft import PlanDraft
 from gitops_ds.ownership import object_owner
+from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.rollouts.staging import git_template
 from gitops_ds.rollouts.state import proofs
 
@@ -115,7 +116,7 @@ def _given(live: Live, manifest: Manifest, done: AppliedObject | None) -> Body |
     body = old if done is None else done.body
     if body is None:
         return None
-    template: Body = git_template.template_of(body)
-    before = git_template.template_of(old) if old is not None else {}
+    template: Body = template_digests.template_of(body)
+    before = template_digests.template_of(old) if old is not None else {}
     is_new = done is not None and proofs.identity(template) != proofs.identity(before)
     return template if is_new or git_template.is_of_git(body, manifest) else None

@@ -13,10 +13,9 @@ from gitops_ds.core.objects import Body, Key
 from gitops_ds.core.redaction import objects
 from gitops_ds.core.redaction.patterns import HIDDEN
 from gitops_ds.core.sources.bundle import Bundle, Manifest
-from gitops_ds.deploy.plan import apply_order, object_changes
+from gitops_ds.deploy.plan import apply_order, object_changes, rollout_impact
 from gitops_ds.kube.apimachinery import defaults
 from gitops_ds.ownership import diff
-from gitops_ds.rollouts.staging import rollout_impact
 
 NOTHING_KNOWN = Live()
 

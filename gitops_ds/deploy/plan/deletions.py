@@ -14,10 +14,11 @@ from gitops_ds.core.live import Live
 from gitops_ds.core.objects import CONTROLLER_REVISION, Body, Key, annotations_of, labels_of
 from gitops_ds.core.skip_reasons import Skipped, SkipReason
 from gitops_ds.core.sources.bundle import Bundle
+from gitops_ds.deploy.plan import rollout_impact
 from gitops_ds.kube.apimachinery import pod_references
 from gitops_ds.ownership import field_managers, object_owner, permissions
 from gitops_ds.ownership.options import ApplyOptions, PlanContext, Policy
-from gitops_ds.rollouts.staging import rollout_impact, targets
+from gitops_ds.rollouts.staging import targets
 from gitops_ds.yaml import parser
 
 

@@ -22,9 +22,9 @@ from gitops_ds.core.rate_limits import Backoff
 from gitops_ds.core.skip_reasons import DriftPolicy
 from gitops_ds.core.sources.bundle import Manifest
 from gitops_ds.core.values import replace
+from gitops_ds.deploy.plan import rollout_impact
 from gitops_ds.ownership import field_managers
 from gitops_ds.ownership.options import PlanContext
-from gitops_ds.rollouts.staging import rollout_impact
 
 SHOWN = 5  # fields in a message
 

@@ -12,12 +12,11 @@ from gitops_ds.core.live import Live
 from gitops_ds.core.objects import Body
 from gitops_ds.core.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.core.sources.bundle import Bundle, Manifest
-from gitops_ds.deploy.plan import added_fields, drift, refusals
+from gitops_ds.deploy.plan import added_fields, drift, refusals, rollout_impact
 from gitops_ds.kube.apimachinery import defaults
 from gitops_ds.ownership import diff, object_owner, ownership, refused_writes
 from gitops_ds.ownership.field_managers import NO_FIELDS, Fields
 from gitops_ds.ownership.options import DryRunResult, PlanContext
-from gitops_ds.rollouts.staging import rollout_impact
 
 
 class ObjectOutcome(msgspec.Struct, frozen=True):

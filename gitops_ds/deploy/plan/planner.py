@@ -17,14 +17,21 @@ from gitops_ds.core.objects import CONTROLLER_REVISION, Body, Key, digest_of
 from gitops_ds.core.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.core.values import replace
-from gitops_ds.deploy.plan import apply_order, deletions, drift, guard_limits, rollout_uses
+from gitops_ds.deploy.plan import (
+    apply_order,
+    deletions,
+    drift,
+    guard_limits,
+    rollout_impact,
+    rollout_uses,
+)
 from gitops_ds.deploy.plan.deletions import Leaving
 from gitops_ds.deploy.plan.guard_limits import Losses
 from gitops_ds.deploy.plan.object_changes import ObjectPlanner
 from gitops_ds.kube.apimachinery import revisions
 from gitops_ds.ownership import diff, field_managers
 from gitops_ds.ownership.options import NO_ANSWERS, DryRunResult, FieldConflict, PlanContext
-from gitops_ds.rollouts.staging import rollout_impact, targets
+from gitops_ds.rollouts.staging import targets
 from gitops_ds.rollouts.state import target_revisions
 
 

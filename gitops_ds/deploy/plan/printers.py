@@ -24,8 +24,8 @@ from gitops_ds.core.plain_text import counted, listed
 from gitops_ds.core.redaction import objects, texts
 from gitops_ds.core.skip_reasons import Skipped
 from gitops_ds.kube.apimachinery import node_pools, request_costs
-from gitops_ds.rollouts.staging import cluster_waves
 from gitops_ds.rollouts.state import daemonset_statements
+from gitops_ds.rollouts.waves import wave_order
 
 _SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.KEEP: " "}
 SHOWN_NODES = 12
@@ -48,7 +48,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
         ],
         "nodes": nodes_json(total),
         "nodesKnown": plan.unknown_nodes is None,
-        **({"order": cluster_waves.as_json(plan.order)} if plan.order.exists else {}),
+        **({"order": wave_order.as_json(plan.order)} if plan.order.exists else {}),
     }
 
 
@@ -155,7 +155,7 @@ def _text(plan: Plan) -> Iterator[str]:
         yield ""
     yield f"Source: {source(plan)}"
     if plan.order.exists:
-        yield f"Cluster: {plan.cluster}, {cluster_waves.words(plan.order)}"
+        yield f"Cluster: {plan.cluster}, {wave_order.words(plan.order)}"
     yield f"Plan: {_summary(plan)}."
     yield f"Hash: {plan.hash}"
 

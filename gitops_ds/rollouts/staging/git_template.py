@@ -7,13 +7,14 @@ from __future__ import annotations
 import msgspec
 
 from gitops_ds.core.live import Live, Revision
-from gitops_ds.core.objects import Body, digest_of
+from gitops_ds.core.objects import Body
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
-from gitops_ds.core.rollouts.template_cause import RenderedCommit, TemplateCause
-from gitops_ds.core.sources.bundle import Bundle, Manifest
+from gitops_ds.core.rollouts.template_cause import TemplateCause
+from gitops_ds.core.sources.bundle import Manifest
 from gitops_ds.kube.apimachinery import defaults
 from gitops_ds.ownership import object_owner
 from gitops_ds.ownership.options import DryRunResult, PlanContext
+from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.rollouts.state import proofs, target_revisions
 
 
@@ -45,15 +46,15 @@ def read(manifest: Manifest, answer: DryRunResult | None, context: PlanContext) 
     The dry run of an update contains fields of other writers too. If its template is not the one in
     Git with defaults, a creation shows which fields are from admission.
     """
-    text = template_of(manifest.body)
+    text = template_digests.template_of(manifest.body)
     stored: Body | None = None
     if answer is not None and answer.created is not None:
-        stored = template_of(answer.created)
+        stored = template_digests.template_of(answer.created)
     elif answer is not None and answer.body is not None and is_of_git(answer.body, manifest):
-        stored = template_of(answer.body)
+        stored = template_digests.template_of(answer.body)
     stamp, cause = object_owner.stamp_of(manifest, context.stamp), _cause(manifest, context)
     return GitTemplate(
-        digest(manifest),
+        template_digests.digest(manifest),
         defaults.defaulted_template(text) if stored is None else stored,
         frozenset(map(proofs.identity, (text,) if stored is None else (text, stored))),
         stamp.commit,
@@ -70,7 +71,9 @@ def _cause(manifest: Manifest, context: PlanContext) -> TemplateCause | None:
 
 def is_of_git(answer: Body, manifest: Manifest) -> bool:
     """Whether the template of an answer is exactly that of the manifest, with defaults."""
-    return proofs.identity(template_of(answer)) == proofs.identity(template_of(manifest.body))
+    return proofs.identity(template_digests.template_of(answer)) == proofs.identity(
+        template_digests.template_of(manifest.body)
+    )
 
 
 def known_target(
@@ -79,7 +82,10 @@ def known_target(
     """The target revision in the cluster that was made from this manifest's template: its content
     is that of Git, or the one that the deployer recorded for it.
     """
-    source, known = digest(manifest), {proofs.identity(template_of(manifest.body))}
+    source, known = (
+        template_digests.digest(manifest),
+        {proofs.identity(template_digests.template_of(manifest.body))},
+    )
     if git is not None:
         known |= git.identities
     if history.target is not None and history.target.source == source:
@@ -93,23 +99,3 @@ def known_target(
         ),
         None,
     )
-
-
-def digest(manifest: Manifest) -> str:
-    """The digest of the template in Git, without the defaults of the API server."""
-    return digest_of(template_of(manifest.body))[:16]
-
-
-def rendered(bundle: Bundle) -> RenderedCommit:
-    """The digests of the manifests and templates of a commit."""
-    every = bundle.manifests
-    return RenderedCommit(
-        {key: one.digest for key, one in every.items()},
-        {key: digest(one) for key, one in every.items() if key.is_daemonset},
-    )
-
-
-def template_of(body: Body) -> Body:
-    """The pod template of a DaemonSet; empty without one."""
-    template: Body = (body.get("spec") or {}).get("template") or {}
-    return template

@@ -32,6 +32,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import daemonsets, revisions
 from gitops_ds.ownership import refused_writes
 from gitops_ds.ownership.options import NO_ANSWERS, DryRunResult, PlanContext
+from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.rollouts.staging import git_template, targets, template_history
 from gitops_ds.rollouts.staging.git_template import GitTemplate
 from gitops_ds.rollouts.staging.targets import TargetKind, TargetView, WantedTemplate
@@ -148,7 +149,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         elif self.answer is not None and self.answer.body is not None:
             template = self.git.body
         identity = proofs.identity(template) if template is not None else ""
-        return WantedTemplate(git_template.digest(self.manifest), identity)
+        return WantedTemplate(template_digests.digest(self.manifest), identity)
 
     @cached_property
     def _target(self) -> targets.Target:
@@ -296,7 +297,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def _template(self) -> Body:
-        return git_template.template_of(self.manifest.body)
+        return template_digests.template_of(self.manifest.body)
 
     def _daemonset(self, target: str, template: Body) -> Manifest:
         policy, body = self.bundle.rollouts[self.manifest.agent], self.manifest.body
@@ -369,7 +370,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
             body["metadata"]["name"] = known.name
         since, recorded = self._since(old, known, commit), self._recorded_target
         commits = recorded.commits if recorded is not None else ()
-        source = git_template.digest(self.manifest)
+        source = template_digests.digest(self.manifest)
         body["metadata"]["annotations"] |= {
             **target_revisions.stated(source, since, commits),
             **({names.CHANGE_CAUSE: cause} if cause else {}),

@@ -37,9 +37,9 @@ from gitops_ds.core.values import replace
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.kube.apimachinery import revisions, timestamps
-from gitops_ds.rollouts.controller.rollout_memory import RolloutMemory, RolloutSources
 from gitops_ds.rollouts.decisions import rollout_holds, stage_inputs, staged_forecast, stages
 from gitops_ds.rollouts.decisions.stage_inputs import OtherPods
+from gitops_ds.rollouts.inputs.rollout_memory import RolloutMemory, RolloutSources
 from gitops_ds.rollouts.state import daemonset_statements, proofs, target_revisions
 
 SHOWN = 4  # stages in one line; with more, only the number of passed ones is shown

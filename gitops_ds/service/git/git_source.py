@@ -21,7 +21,7 @@ from gitops_ds.deploy.owner_identity import OwnerKey
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.deploy.pipeline.prepare import Prepared
 from gitops_ds.deploy.wave_gate import WaveSource
-from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
+from gitops_ds.rollouts.waves.cluster_waves import ClusterReports
 from gitops_ds.service import prepare_process
 from gitops_ds.service.git import git_auth
 from gitops_ds.service.prepare_worker import Job

@@ -1,6 +1,6 @@
 """Writes the approvals of stages onto their target revisions, from signed commits and reviews.
 
-`rollouts.staging.applied_rollouts` decides whether a stage is approved. Git and the forge are read
+`rollouts.approvals.stage_approvals` decides whether a stage is approved. Git and the forge are read
 only while a stage waits, so a later withdrawal of an approval does not close a stage. An approval
 in the annotation that this process did not derive is derived again, or removed.
 
@@ -32,7 +32,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.forges import forge_access
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
-from gitops_ds.rollouts.staging import applied_rollouts
+from gitops_ds.rollouts.approvals import stage_approvals
 from gitops_ds.rollouts.state.attested_records import RecordWrite
 from gitops_ds.rollouts.state.rollout_ledger import RolloutLedger
 from gitops_ds.service.git import forge_discovery, git_auth, git_source
@@ -144,7 +144,7 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
     def _is_known(self, stage: WaitingStage) -> bool:
         """Whether the annotation has exactly the approval that this process derived."""
         derived = self._derived.get(_id(stage))
-        return derived is not None and applied_rollouts.present(stage) == (derived,)
+        return derived is not None and stage_approvals.present(stage) == (derived,)
 
     def _look(self, stage: WaitingStage) -> _Look:
         return self._looks.get(_id(stage), _Look("", 0.0))
@@ -177,9 +177,9 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         context, known = self._context, self._derived.get(_id(stage))
         found = _FoundApproval(known) if known is not None else await self._find(stage)
         approval = found.approval
-        text = applied_rollouts.annotation(stage, approval)
-        if (approval is not None and applied_rollouts.present(stage) != (approval,)) or (
-            approval is None and (applied_rollouts.present(stage) or stage.is_forged)
+        text = stage_approvals.annotation(stage, approval)
+        if (approval is not None and stage_approvals.present(stage) != (approval,)) or (
+            approval is None and (stage_approvals.present(stage) or stage.is_forged)
         ):
             write = RecordWrite.of_approvals(stage.uid, text, stage.annotation)
             if self._ledger is not None:
@@ -194,7 +194,7 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         return "" if approval is not None else found.ignored
 
     async def _find(self, stage: WaitingStage) -> _FoundApproval:
-        approvers = applied_rollouts.approvers_of(stage, self._approvers)
+        approvers = stage_approvals.approvers_of(stage, self._approvers)
         if not approvers:
             raise errors.Refused(
                 f"approval.from names {', '.join(stage.approvers)}, and repository.approvers "
@@ -222,20 +222,20 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
             if flaw == "":
                 signed = await repository.verify_kept(Head(), commit.id, trust)
                 if isinstance(signed, Verified) and (
-                    approver := applied_rollouts.by_key(approvers, signed)
+                    approver := stage_approvals.by_key(approvers, signed)
                 ):
                     by = signed.signer or signed.key
                     how = f"commit {short(commit.id)}"
-                    return _FoundApproval(applied_rollouts.approval(stage, approver, by, how))
+                    return _FoundApproval(stage_approvals.approval(stage, approver, by, how))
                 flaw = "it has no signature of an approver"
             if flaw is not None:
                 flaws[commit.id] = flaw
-        return _FoundApproval(ignored=applied_rollouts.ignored_approvals(flaws, stage))
+        return _FoundApproval(ignored=stage_approvals.ignored_approvals(flaws, stage))
 
 
 def _flaw(commit: ApprovalCommit, stage: WaitingStage) -> str | None:
     """That of its best trailer: empty if one approves, None if none is for the stage."""
-    flaws = [applied_rollouts.trailer_flaw(value, commit.id, stage) for value in commit.values]
+    flaws = [stage_approvals.trailer_flaw(value, commit.id, stage) for value in commit.values]
     return min((flaw for flaw in flaws if flaw is not None), default=None)
 
 
@@ -346,7 +346,7 @@ async def approval_by_reviews(
     approver = next(iter(approvals.values()))[0]
     users = dict.fromkeys(review.user for _, review in approvals.values())
     numbers = ", ".join(f"#{number}" for number in sorted(approvals))
-    return applied_rollouts.approval(stage, approver, ", ".join(users), f"review of {numbers}")
+    return stage_approvals.approval(stage, approver, ", ".join(users), f"review of {numbers}")
 
 
 async def _counted(

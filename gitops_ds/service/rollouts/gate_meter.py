@@ -33,7 +33,7 @@ from gitops_ds.core.rollouts.rollout_gates import (
     Reading,
     WebhookRequest,
 )
-from gitops_ds.rollouts.controller.gate_measurement import PodGates
+from gitops_ds.rollouts.inputs.gate_measurement import PodGates
 from gitops_ds.service.settings import base
 from gitops_ds.service.settings.metrics import (
     GateWebhookSettings,

@@ -23,7 +23,7 @@ from gitops_ds.core.rollouts import cluster_report
 from gitops_ds.core.rollouts.cluster_report import ClusterOrder, ClusterReport
 from gitops_ds.core.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.core.values import replace
-from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
+from gitops_ds.rollouts.waves.cluster_waves import ClusterReports
 from gitops_ds.service.git import git_auth
 from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.source.git.cluster_refs import ReportRef

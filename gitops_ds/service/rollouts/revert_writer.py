@@ -1,7 +1,7 @@
 """Writes reverts to Git after halted rollouts: a revert commit on the followed branch, or a pull
 request with it.
 
-`rollouts.staging.rollout_reverts` decides what is reverted. The revert is rendered before the push:
+`rollouts.reverts.revert_plan` decides what is reverted. The revert is rendered before the push:
 it must restore the template before, and is only proposed if it changes more than it should. A
 failed attempt is repeated with back-off; the rollout stays halted meanwhile.
 """
@@ -25,9 +25,10 @@ from gitops_ds.deploy.pipeline.prepare import Prepared
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import NewPullRequest
 from gitops_ds.forges.forge_access import ForgeAccess
-from gitops_ds.rollouts.staging import rollout_reverts, template_causes
-from gitops_ds.rollouts.staging.rollout_reverts import RevertPlan
-from gitops_ds.rollouts.staging.template_causes import BranchLine, Rendered, WantedCause
+from gitops_ds.rollouts.causes import template_causes
+from gitops_ds.rollouts.causes.template_causes import BranchLine, Rendered, WantedCause
+from gitops_ds.rollouts.reverts import revert_message, revert_plan
+from gitops_ds.rollouts.reverts.revert_plan import RevertPlan
 from gitops_ds.service.git import forge_discovery, git_auth, git_source
 from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.runnable import TimedAttempts
@@ -118,7 +119,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         self._attempts[halted.identity] = _Attempts(before.count + 1, now + delay, message)
         if message and message != before.message:
             branch = context.settings.branch
-            command = rollout_reverts.command(halted, branch)
+            command = revert_message.command(halted, branch)
             context.emit(
                 rollouts.RevertFailed(
                     now, halted.daemonset, halted.uid, halted.commit, message, delay, command
@@ -184,7 +185,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
                 return rollouts.RevertProposed(*about, branch, "", effect)
         self._pushed.add(halted.identity)
         info = await repository.info(commit)
-        text = rollout_reverts.quoted(f"{rollout_reverts.reason(halted)}\n\n{effect}")
+        text = revert_message.quoted(f"{revert_message.reason(halted)}\n\n{effect}")
         async with Forge(forge, PATIENCE, f"gitops-ds/{__version__}") as there:
             url = await there.open(NewPullRequest(branch, target, info.subject, text))
         return rollouts.RevertProposed(*about, branch, url, effect)
@@ -226,19 +227,19 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         halted = await self._with_commits(halted, tip)
         oldest = halted.commits[-1]
         line = await self._line(await self._parent(oldest), tip)
-        rendered = await self._finder.rendered(rollout_reverts.to_render(halted, line, tip))
+        rendered = await self._finder.rendered(revert_plan.to_render(halted, line, tip))
         if not line.commits:
             raise errors.Refused(f"commit {short(oldest)} is not on the branch")
-        obstacle = rollout_reverts.obstacle(halted, line, rendered)
+        obstacle = revert_plan.obstacle(halted, line, rendered)
         if obstacle is not None:
             raise NotNow if obstacle.settled else errors.Refused(obstacle.reason)
         commit, plan, reverted = await self._tried(halted, line, rendered)
-        effect = rollout_reverts.effect(
-            halted, plan, line, {**rendered, rollout_reverts.REVERT: reverted}, applied.proven
+        effect = revert_plan.effect(
+            halted, plan, line, {**rendered, revert_plan.REVERT: reverted}, applied.proven
         )
         await self._verify(commit)
         return BuiltRevert(
-            commit, effect.concern, rollout_reverts.taken_back(halted, plan, line, effect)
+            commit, effect.concern, revert_message.taken_back(halted, plan, line, effect)
         )
 
     async def _with_commits(self, halted: HaltedRollout, tip: CommitId) -> HaltedRollout:
@@ -275,15 +276,15 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         """
         repository, tip = self._context.repository, line.commits[0].info.id
         goal, plans = (
-            rollout_reverts.goal(halted, line, rendered),
-            rollout_reverts.plans(halted, line),
+            revert_plan.goal(halted, line, rendered),
+            revert_plan.plans(halted, line),
         )
         failure = errors.Refused("the commits of the halted template change no file")
         for plan in plans:
             why = CommitReason(
-                rollout_reverts.reason(halted),
+                revert_message.reason(halted),
                 self._signature(halted),
-                rollout_reverts.trailers(halted, plan),
+                revert_plan.trailers(halted, plan),
             )
             try:
                 commit = await repository.revert(tip, {o.commit: o.files for o in plan}, why)

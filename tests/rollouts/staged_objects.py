@@ -13,7 +13,7 @@ from gitops_ds.core.rollouts.proven_templates import ProofKind, TemplateProof
 from gitops_ds.core.rollouts.staged_rollout import RolloutRecord
 from gitops_ds.core.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
 from gitops_ds.kube.apimachinery import daemonsets, revisions
-from gitops_ds.rollouts.staging import git_template
+from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.rollouts.state import keys, proofs, target_revisions
 
 KEY = Key("apps", "DaemonSet", "infra", "agent")
@@ -106,7 +106,7 @@ def target(
     metadata = body["metadata"]
     metadata["uid"] = f"uid-{tag}"
     metadata["annotations"] |= {
-        keys.TEMPLATE_DIGEST: git_template.digest(manifest(tag)),
+        keys.TEMPLATE_DIGEST: template_digests.digest(manifest(tag)),
         **({keys.ROLLOUT_RECORD: target_revisions.encoded(record)} if record else {}),
         **annotations,
     }

@@ -24,10 +24,11 @@ from gitops_ds.core.sources.source_tree import CommitInfo
 from gitops_ds.core.values import replace
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import PlanContext
-from gitops_ds.rollouts.staging import git_template, template_causes
-from gitops_ds.rollouts.staging.template_causes import BranchLine, WantedCause
+from gitops_ds.rollouts.causes import template_causes, template_digests
+from gitops_ds.rollouts.causes.template_causes import BranchLine, WantedCause
+from gitops_ds.rollouts.staging import git_template
 from gitops_ds.rollouts.state import halted_templates, keys
-from tests.plan.staged_objects import KEY, bundle, live, live_object, manifest
+from tests.rollouts.staged_objects import KEY, bundle, live, live_object, manifest
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
 OWN, SHARED, OTHER = "agents/agent/ds.yaml", "clusters/main.yaml", "agents/other/ds.yaml"
@@ -164,7 +165,7 @@ def test_a_template_without_a_record_has_that_of_the_head_which_is_not_exact() -
     one, head = manifest("1"), line(OWN).commits[0].info
     known = {KEY: TemplateCause("source", "commit")}
     found = template_causes.completed(bundle(one), {}, head)[KEY]
-    assert (found.source, found.commit) == (git_template.digest(one), head.id)
+    assert (found.source, found.commit) == (template_digests.digest(one), head.id)
     assert (found.exact, found.commits) == (False, ())
     assert template_causes.completed(bundle(one), known, head) == known
     assert template_causes.completed(bundle(one), {}, None) == {}
@@ -172,7 +173,7 @@ def test_a_template_without_a_record_has_that_of_the_head_which_is_not_exact() -
 
 def test_the_search_goes_back_to_the_last_record_that_was_applied() -> None:
     one = manifest("2")
-    source = git_template.digest(one)
+    source = template_digests.digest(one)
     before = TemplateCause("before", "c1")
 
     def missing(cause: TemplateCause | None, lost: frozenset[CommitId] = frozenset()) -> Any:
@@ -220,7 +221,7 @@ def test_a_revert_goes_back_beyond_a_template_that_was_halted(
 
 def test_a_commit_that_an_earlier_version_recorded_is_known_but_not_exact() -> None:
     one = manifest("2")
-    source = git_template.digest(one)
+    source = template_digests.digest(one)
 
     def known(history: TemplateHistory) -> Mapping[Key, TemplateCause]:
         return template_causes.known(bundle(one), DeployerState(templates={KEY: history}))

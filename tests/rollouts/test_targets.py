@@ -23,11 +23,12 @@ from gitops_ds.core.rollouts.rollout_policy import Rollback
 from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import revisions
-from gitops_ds.rollouts.staging import git_template, targets
+from gitops_ds.rollouts.causes import template_digests
+from gitops_ds.rollouts.staging import targets
 from gitops_ds.rollouts.staging.targets import Target, TargetKind, TargetView, WantedTemplate
 from gitops_ds.rollouts.state import halted_templates, keys, proofs
-from tests.plan.staged_objects import live_object, manifest, own, template
-from tests.plan.staged_objects import target as target_revision
+from tests.rollouts.staged_objects import live_object, manifest, own, template
+from tests.rollouts.staged_objects import target as target_revision
 
 DAY = 86_400.0
 NOW = 100 * DAY
@@ -163,7 +164,7 @@ TWO, THREE = target_revision("2"), target_revision("3")
 HALTED = target_revision("2", RolloutRecord(halt=Halt(1000.0, "canary", "no")))
 HASH = revisions.labels_of(TWO)[names.ROLLOUT]
 HELD = {keys.HALTED: f'[{{"hash":"{HASH}","commit":"c","at":1.0}}]'}
-SOURCE = git_template.digest(manifest("2"))
+SOURCE = template_digests.digest(manifest("2"))
 HELD_BY_SOURCE = {keys.HALTED: f'[{{"hash":"x","commit":"c","at":1.0,"source":"{SOURCE}"}}]'}
 
 

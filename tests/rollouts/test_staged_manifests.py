@@ -24,10 +24,11 @@ from gitops_ds.core.sources.bundle import Manifest
 from gitops_ds.core.values import replace
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
+from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.rollouts.staging import git_template, staging
 from gitops_ds.rollouts.staging.staging import StagedBundle
 from gitops_ds.rollouts.state import keys, proofs, target_revisions
-from tests.plan.staged_objects import (
+from tests.rollouts.staged_objects import (
     KEY,
     bundle,
     live,
@@ -335,7 +336,7 @@ def facts(cluster: Live, context: PlanContext = CONTEXT, **metadata: Any) -> dic
     _, revision = written(staging.staged(bundle(one), cluster, context, answer("2")))
     assert revision is not None
     found = annotated(revision)
-    assert found.pop(keys.TEMPLATE_DIGEST) == git_template.digest(one)
+    assert found.pop(keys.TEMPLATE_DIGEST) == template_digests.digest(one)
     return found
 
 
@@ -440,7 +441,7 @@ def test_a_target_is_known_by_the_template_in_git() -> None:
     nothing = TemplateHistory()
     assert git_template.known_target(one, live(live_object("1"), ONE, THREE, TWO), nothing) == TWO
     assert git_template.known_target(one, live(live_object("1"), ONE, THREE), nothing) is None
-    digest = git_template.digest(one)
+    digest = template_digests.digest(one)
     forged = target("3", annotations={keys.TEMPLATE_DIGEST: digest})
     assert git_template.known_target(one, live(live_object("1"), forged), nothing) is None
     changed = TemplateHistory(target=RecordedTemplate(identity("3"), digest))  # by admission
@@ -470,7 +471,7 @@ def test_a_rollback_has_the_complete_template_while_its_revision_exists(is_kept:
     whole["spec"]["dnsPolicy"] = "Default"
     kept = replace(ONE, template=whole)
     earlier = TemplateProof(
-        proofs.identity(whole), "c1", source=git_template.digest(manifest("1")), until=1.0
+        proofs.identity(whole), "c1", source=template_digests.digest(manifest("1")), until=1.0
     )
     history = TemplateHistory(
         TemplateProof(identity("2"), "c2"), template("2"), earlier=(earlier,), uid="u1"
@@ -503,7 +504,7 @@ def test_a_plan_that_is_only_shown_states_the_proof_of_the_cluster(
     found = proofs.in_force(annotated(daemonset))
     assert found is not None
     assert (found.template, found.commit) == (identity("1"), commit)
-    assert found.source == git_template.digest(manifest("1"))
+    assert found.source == template_digests.digest(manifest("1"))
 
 
 @pytest.mark.parametrize(
@@ -518,7 +519,7 @@ def test_a_plan_that_is_only_shown_states_the_proof_of_the_cluster(
 def test_the_recorded_target_stays_while_the_daemonset_keeps_it(
     policy: dict[str, Any], held: tuple[str, ...], answers: dict[Key, DryRunResult], tag: str
 ) -> None:
-    running = RecordedTemplate(identity("2"), git_template.digest(manifest("2")), "c1")
+    running = RecordedTemplate(identity("2"), template_digests.digest(manifest("2")), "c1")
     context = replace(
         recorded(replace(PROVEN_ONE, target=running)),
         stamp=replace(CONTEXT.stamp, causes={KEY: TemplateCause("3", "c2")}),
@@ -543,9 +544,9 @@ def test_the_words_of_a_plan_are_those_of_existing_daemonsets_with_a_policy() ->
 def test_a_rendered_commit_has_the_digests_of_all_manifests_and_of_templates() -> None:
     config = manifest("2", Key("", "ConfigMap", "infra", "agent"))
     one = manifest("2")
-    found = git_template.rendered(bundle(one, config))
+    found = template_digests.rendered(bundle(one, config))
     assert found.manifests == {KEY: one.digest, config.key: config.digest}
-    assert found.templates == {KEY: git_template.digest(one)}
+    assert found.templates == {KEY: template_digests.digest(one)}
 
 
 @pytest.mark.parametrize(("tag", "is_same_name"), [("2", True), ("3", False)])
@@ -586,7 +587,7 @@ def test_a_commit_on_hold_keeps_the_template_that_the_daemonset_got_early() -> N
 def test_the_recorded_target_has_the_commits_that_gave_its_template(
     exact: bool, known: tuple[str, ...], commits: tuple[str, ...]
 ) -> None:
-    source = git_template.digest(manifest("2"))
+    source = template_digests.digest(manifest("2"))
     every = (CommitId("c2"), CommitId("c1"))
     cause = TemplateCause(source, "c2", commits=every, exact=exact)
     before = RecordedTemplate(identity("2"), source, "c0", commits=known)

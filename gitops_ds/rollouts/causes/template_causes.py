@@ -22,7 +22,7 @@ from gitops_ds.core.rollouts.template_cause import RenderedCommit, TemplateCause
 from gitops_ds.core.sources import file_places
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.core.sources.source_tree import CommitInfo
-from gitops_ds.rollouts.staging import applied_rollouts, git_template
+from gitops_ds.rollouts.causes import template_digests, template_files
 from gitops_ds.rollouts.state import halted_templates
 
 MOST_COMMITS = 200  # of the branch since the last applied one
@@ -55,7 +55,7 @@ def known(bundle: Bundle, state: DeployerState) -> Mapping[Key, TemplateCause]:
     """The records of the templates of a bundle, as far as the state has them."""
     causes = {}
     for manifest in _from_git(bundle):
-        source = git_template.digest(manifest)
+        source = template_digests.digest(manifest)
         cause = state.causes.get(manifest.key) or _of_history(manifest.key, source, state)
         if cause is not None and cause.source == source:
             causes[manifest.key] = cause
@@ -83,7 +83,7 @@ def completed(
     return {
         **causes,
         **{
-            manifest.key: record(git_template.digest(manifest), head, (), exact=False)
+            manifest.key: record(template_digests.digest(manifest), head, (), exact=False)
             for manifest in unknown
         },
     }
@@ -97,7 +97,7 @@ def wanted(
     """
     missing, recorded = {}, known(bundle, state)
     for manifest in _from_git(bundle):
-        key, source = manifest.key, git_template.digest(manifest)
+        key, source = manifest.key, template_digests.digest(manifest)
         if key in recorded and recorded[key].commit not in lost:
             continue
         before = state.causes.get(key)
@@ -108,7 +108,7 @@ def wanted(
             not before.is_applied or _is_halted(before, live, key, history)
         )
         goal = before.source if before is not None and not is_skipped else _proven(history)
-        places = applied_rollouts.deciding_files(manifest, bundle)
+        places = template_files.deciding(manifest, bundle)
         missing[key] = WantedCause(source, places, before, goal, is_skipped)
     return missing
 

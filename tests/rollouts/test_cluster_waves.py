@@ -15,8 +15,8 @@ from gitops_ds.core.rollouts.cluster_report import (
     ProvedCommit,
 )
 from gitops_ds.core.values import replace
-from gitops_ds.rollouts.staging import cluster_waves
-from gitops_ds.rollouts.staging.cluster_waves import ClusterReports
+from gitops_ds.rollouts.waves import cluster_waves, wave_order
+from gitops_ds.rollouts.waves.cluster_waves import ClusterReports
 
 NOW = 1_767_225_600.0
 OLD, NEW = CommitId("1" * 40), CommitId("2" * 40)
@@ -201,17 +201,17 @@ def test_the_text_of_an_order() -> None:
         "eu-1": ClusterOrder(("staging",), 3600.0, wave=2, waves=2),
         "us-1": ClusterOrder(("staging",), wave=2, waves=2),
     }
-    assert cluster_waves.words(orders["eu-1"]) == "wave 2 of 2, after staging (soak 1h)"
-    assert cluster_waves.words(orders["staging"]) == "wave 1 of 2"
-    assert cluster_waves.words(ClusterOrder()) == ""
+    assert wave_order.words(orders["eu-1"]) == "wave 2 of 2, after staging (soak 1h)"
+    assert wave_order.words(orders["staging"]) == "wave 1 of 2"
+    assert wave_order.words(ClusterOrder()) == ""
     expected = "commits reach the clusters in 2 waves: staging; eu-1, us-1"
-    assert cluster_waves.summary(orders) == expected
-    assert cluster_waves.summary({"": ClusterOrder()}) == ""
+    assert wave_order.summary(orders) == expected
+    assert wave_order.summary({"": ClusterOrder()}) == ""
 
 
 def test_the_place_of_a_cluster_as_json() -> None:
     place = ClusterOrder(("staging",), 3600.0, 7200.0, wave=2, waves=3)
-    assert cluster_waves.as_json(place) == {
+    assert wave_order.as_json(place) == {
         "wave": 2,
         "waves": 3,
         "after": ["staging"],

@@ -15,9 +15,9 @@ from gitops_ds.core.rollouts.staged_rollout import FailedNode, Halt
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
 from gitops_ds.core.sources.source_tree import CommitInfo
 from gitops_ds.core.values import replace
-from gitops_ds.rollouts.staging import rollout_reverts
-from gitops_ds.rollouts.staging.rollout_reverts import NoRevert, RevertedCommit, RevertEffect
-from gitops_ds.rollouts.staging.template_causes import BranchLine
+from gitops_ds.rollouts.causes.template_causes import BranchLine
+from gitops_ds.rollouts.reverts import revert_message, revert_plan
+from gitops_ds.rollouts.reverts.revert_plan import NoRevert, RevertedCommit, RevertEffect
 
 AGENT = "agents/agent/agent-ds.yaml"
 OTHER = "agents/other/other-ds.yaml"
@@ -64,30 +64,30 @@ def renders(**templates: str) -> dict[CommitId, RenderedCommit]:
     found = {}
     for name, text in templates.items():
         both = dict(zip((KEY, BESIDE), text, strict=False))
-        number = id(int(name[1:])) if name != "revert" else rollout_reverts.REVERT
+        number = id(int(name[1:])) if name != "revert" else revert_plan.REVERT
         found[number] = RenderedCommit({key: Digest(one) for key, one in both.items()}, both)
     return found
 
 
 def test_the_smallest_plan_comes_first() -> None:
     bad = line(commit(2, AGENT, VALUES, "README.md"))
-    assert rollout_reverts.plans(halted(), bad) == (
+    assert revert_plan.plans(halted(), bad) == (
         (RevertedCommit(id(2), (AGENT,)),),
         (RevertedCommit(id(2), (AGENT, VALUES)),),
         (RevertedCommit(id(2)),),
     )
-    assert rollout_reverts.plans(halted(), line(commit(2, AGENT))) == ((RevertedCommit(id(2)),),)
+    assert revert_plan.plans(halted(), line(commit(2, AGENT))) == ((RevertedCommit(id(2)),),)
 
 
 def test_only_the_commits_of_the_template_are_reverted_newest_first() -> None:
     history = line(commit(5, VALUES), commit(4, AGENT), commit(3, OTHER), commit(2, AGENT))
-    (plan,) = rollout_reverts.plans(halted(4, 2), history)
+    (plan,) = revert_plan.plans(halted(4, 2), history)
     assert plan == (RevertedCommit(id(4)), RevertedCommit(id(2)))
 
 
 def test_a_followed_folder_is_the_root_of_the_files() -> None:
     bad = line(commit(2, AGENT, f"fleet/{AGENT}"), path="fleet")
-    plans = rollout_reverts.plans(halted(), bad)
+    plans = revert_plan.plans(halted(), bad)
     assert plans == ((RevertedCommit(id(2), (f"fleet/{AGENT}",)),), (RevertedCommit(id(2)),))
 
 
@@ -95,7 +95,7 @@ def test_nothing_is_reverted_when_the_tip_has_another_template_or_the_branch_was
     None
 ):
     history = line(commit(3, AGENT), commit(2, AGENT))
-    obstacle = rollout_reverts.obstacle
+    obstacle = revert_plan.obstacle
     assert obstacle(halted(), history, renders(_3="HX", _2="HX")) is None
     changed = obstacle(halted(), history, renders(_3="PX", _2="HX"))
     assert changed == NoRevert(f"a commit up to {id(3)[:12]} changes the agent", settled=True)
@@ -106,10 +106,10 @@ def test_nothing_is_reverted_when_the_tip_has_another_template_or_the_branch_was
 
 def test_the_tip_and_the_commits_to_revert_with_those_before_them_are_rendered() -> None:
     history = line(commit(6, OTHER), commit(5, VALUES), commit(4, AGENT), commit(2, AGENT))
-    found = rollout_reverts.to_render(halted(4, 2), history, id(6))
+    found = revert_plan.to_render(halted(4, 2), history, id(6))
     assert found == (id(6), id(4), id(3), id(2), id(1))
     merge = replace(commit(4, AGENT), info=replace(commit(4).info, parents=(id(2), id(3))))
-    found = rollout_reverts.to_render(halted(4), line(merge, commit(2, AGENT)), id(4))
+    found = revert_plan.to_render(halted(4), line(merge, commit(2, AGENT)), id(4))
     assert found == (id(4), id(2)), "the branch itself has the first parent"
 
 
@@ -117,8 +117,8 @@ def test_the_tip_and_the_commits_to_revert_with_those_before_them_are_rendered()
 def test_a_revert_counts_by_its_content_not_by_its_message(template: str, settled: bool) -> None:
     back = commit(3, AGENT, message=f"Revert\n\nGitops-Ds-Reverts: {id(2)}\n")
     history = line(commit(4, AGENT), back, commit(2, AGENT))
-    assert id(3) in rollout_reverts.to_render(halted(), history, id(4))
-    found = rollout_reverts.obstacle(halted(), history, renders(_4="H", _3=template, _2="H"))
+    assert id(3) in revert_plan.to_render(halted(), history, id(4))
+    found = revert_plan.obstacle(halted(), history, renders(_4="H", _3=template, _2="H"))
     assert found == (
         NoRevert(f"commit {id(3)[:12]} reverted it", settled=True) if settled else None
     )
@@ -139,10 +139,10 @@ def test_a_revert_is_judged_by_what_it_renders_to(
     templates: dict[str, str], proven: str, expected: RevertEffect
 ) -> None:
     history, plan = line(commit(2, AGENT)), (RevertedCommit(id(2)),)
-    found = rollout_reverts.effect(halted(), plan, history, renders(**templates), {BESIDE: proven})
+    found = revert_plan.effect(halted(), plan, history, renders(**templates), {BESIDE: proven})
     assert found == expected
     assert bool(found.concern) == bool(expected.proven or expected.foreign)
-    text = rollout_reverts.taken_back(halted(), plan, history, found)
+    text = revert_message.taken_back(halted(), plan, history, found)
     assert text.startswith('it takes back 000000000002 "change" by Ada <ada@example.com>')
     assert ("DaemonSet default/beside" in text) == (expected != RevertEffect())
 
@@ -150,7 +150,7 @@ def test_a_revert_is_judged_by_what_it_renders_to(
 def test_the_message_has_the_evidence_and_the_trailers() -> None:
     nodes = tuple(FailedNode(f"n{n}", "ImagePullBackOff", "not found\nat all") for n in range(25))
     rollout = halted(halt=replace_nodes(nodes), cluster="prod")
-    text = rollout_reverts.reason(rollout).splitlines()
+    text = revert_message.reason(rollout).splitlines()
     assert text[0] == (
         "The rollout of DaemonSet default/agent was halted in stage canary on cluster prod at "
         "1970-01-01T00:16:40Z: CrashLoopBackOff on n1"
@@ -158,13 +158,13 @@ def test_the_message_has_the_evidence_and_the_trailers() -> None:
     assert text[2] == "- n0: ImagePullBackOff: not found\\x0aat all"
     assert text[-1] == "- and 5 other nodes"
     plan = (RevertedCommit(id(3)), RevertedCommit(id(2)))
-    trailers = rollout_reverts.trailers(halted(), plan)
-    assert rollout_reverts.reverted("Subject\n\ntext\n\n" + "\n".join(trailers)) == (id(3), id(2))
+    trailers = revert_plan.trailers(halted(), plan)
+    assert revert_plan.reverted("Subject\n\ntext\n\n" + "\n".join(trailers)) == (id(3), id(2))
 
 
 def test_the_message_quotes_no_secret() -> None:
     nodes = (FailedNode("n1", "Failed", "https://bot:hunter2@git.example.com refused"),)
-    assert "hunter2" not in rollout_reverts.reason(halted(halt=replace_nodes(nodes)))
+    assert "hunter2" not in revert_message.reason(halted(halt=replace_nodes(nodes)))
 
 
 def test_a_person_has_the_time_of_the_policy_to_act() -> None:
@@ -187,14 +187,14 @@ def test_a_person_has_the_time_of_the_policy_to_act() -> None:
 )
 def test_the_message_of_a_pod_gives_no_orders_to_the_forge(message: str) -> None:
     nodes = (FailedNode("n1", "Failed", message),)
-    text = rollout_reverts.reason(halted(halt=replace_nodes(nodes)))
+    text = revert_message.reason(halted(halt=replace_nodes(nodes)))
     assert message not in text
     assert message.replace(" ", "") in text.replace(" ", "")
 
 
 def test_an_image_with_a_digest_stays_readable() -> None:
     nodes = (FailedNode("n1", "Failed", "registry.example.com/agent@sha256:abc is [not] there"),)
-    text = rollout_reverts.reason(halted(halt=replace_nodes(nodes)))
+    text = revert_message.reason(halted(halt=replace_nodes(nodes)))
     assert "registry.example.com/agent@sha256:abc is [not] there" in text
 
 
@@ -210,7 +210,7 @@ def test_an_image_with_a_digest_stays_readable() -> None:
 def test_the_text_of_a_pull_request_is_a_block_of_code_with_the_shortest_fence(
     text: str, fence: int
 ) -> None:
-    first, *inner, last = rollout_reverts.quoted(text).split("\n")
+    first, *inner, last = revert_message.quoted(text).split("\n")
     assert (first, "\n".join(inner)) == (f"{last}text", text)
     assert last == "`" * fence
     assert last not in text
@@ -222,36 +222,36 @@ def replace_nodes(nodes: tuple[FailedNode, ...]) -> Halt:
 
 def test_the_command_names_the_commit_and_its_branch() -> None:
     start = f"git revert {id(2)[:12]} && git push origin HEAD:"
-    assert rollout_reverts.command(halted(), "main") == f"{start}main"
-    assert rollout_reverts.command(halted(), "") == f"{start}BRANCH"
+    assert revert_message.command(halted(), "main") == f"{start}main"
+    assert revert_message.command(halted(), "") == f"{start}BRANCH"
 
 
 def test_the_message_of_a_failed_gate_has_its_evidence() -> None:
     gate = GateEvidence("errors", "up", "7", "below 5", ("n1",), 1)
-    text = rollout_reverts.reason(
+    text = revert_message.reason(
         halted(halt=Halt(HALT.at, HALT.stage, HALT.message, gate=gate))
     ).splitlines()
     assert text[1:] == ["", *(f"- {fact}" for fact in gate.lines)]
-    assert len(rollout_reverts.reason(halted(halt=replace_nodes(()))).splitlines()) == 1
+    assert len(revert_message.reason(halted(halt=replace_nodes(()))).splitlines()) == 1
     nodes = tuple(FailedNode(f"n{n}", "Failed") for n in range(20))
-    text = rollout_reverts.reason(halted(halt=replace_nodes(nodes))).splitlines()
+    text = revert_message.reason(halted(halt=replace_nodes(nodes))).splitlines()
     assert text[-1] == "- n19: Failed"
 
 
 def test_a_long_line_of_the_message_is_cut() -> None:
     long = Halt(1000.0, "canary", "x" * 2000, gate=GateEvidence("errors", "q" * 2000, "7"))
-    text = rollout_reverts.reason(halted(halt=long)).splitlines()
+    text = revert_message.reason(halted(halt=long)).splitlines()
     assert [len(one) for one in text] == [1000, 0, 14, 1000, 10]
     nodes = (FailedNode("n1", "Failed", "x" * 2000),)
-    text = rollout_reverts.reason(halted(halt=replace_nodes(nodes))).splitlines()
+    text = revert_message.reason(halted(halt=replace_nodes(nodes))).splitlines()
     assert len(text[2]) == 300
 
 
 def test_the_goal_is_the_template_before_the_oldest_commit_to_revert() -> None:
     history = line(commit(5, VALUES), commit(4, AGENT), commit(3, OTHER), commit(2, AGENT))
     templates = renders(_1="PB", _2="HB", _3="HB")
-    assert rollout_reverts.goal(halted(4, 2), history, templates) == "P"
-    assert rollout_reverts.goal(halted(4), history, templates) == "H"
-    assert rollout_reverts.goal(halted(5), history, templates) is None  # not rendered
+    assert revert_plan.goal(halted(4, 2), history, templates) == "P"
+    assert revert_plan.goal(halted(4), history, templates) == "H"
+    assert revert_plan.goal(halted(5), history, templates) is None  # not rendered
     first = line(replace(commit(2, AGENT), info=replace(commit(2, AGENT).info, parents=())))
-    assert rollout_reverts.goal(halted(), first, templates) is None
+    assert revert_plan.goal(halted(), first, templates) is None

@@ -21,10 +21,11 @@ from gitops_ds.core.rollouts.proven_templates import (
 from gitops_ds.core.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import revisions
-from gitops_ds.rollouts.staging import git_template, template_history
+from gitops_ds.rollouts.causes import template_digests
+from gitops_ds.rollouts.staging import template_history
 from gitops_ds.rollouts.staging.git_template import GitTemplate
 from gitops_ds.rollouts.state import keys, proofs
-from tests.plan.staged_objects import (
+from tests.rollouts.staged_objects import (
     KEY,
     OWNED,
     live,
@@ -52,7 +53,7 @@ def proof(tag: str, since: float = 1.0) -> TemplateProof:
 
 def in_git(tag: str) -> GitTemplate:
     return GitTemplate(
-        git_template.digest(manifest(tag)), template(tag), frozenset({identity(tag)}), "c9"
+        template_digests.digest(manifest(tag)), template(tag), frozenset({identity(tag)}), "c9"
     )
 
 
@@ -127,7 +128,7 @@ def with_proof(revision: Revision, proven: TemplateProof) -> Revision:
 
 def applied(tag: str, commit: str = "c1") -> TemplateHistory:
     """A state in which the template was applied without a policy."""
-    source = git_template.digest(manifest(tag))
+    source = template_digests.digest(manifest(tag))
     record = RecordedTemplate(identity(tag), source, commit, body=template(tag))
     return TemplateHistory(applied=record, uid="u1")
 
@@ -478,7 +479,7 @@ def test_the_proven_template_has_labels_that_the_selector_matches(
 
 
 def test_a_digest_that_an_earlier_version_stored_is_that_of_the_same_template() -> None:
-    assert git_template.digest(manifest("1")) == "6092f3978f165730"
+    assert template_digests.digest(manifest("1")) == "6092f3978f165730"
 
 
 def test_without_a_stored_state_the_template_that_the_daemonset_states_is_proven() -> None:

@@ -44,7 +44,6 @@ from gitops_ds.core.rollouts.staged_rollout import (
 )
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import pod_contents, pods
-from gitops_ds.rollouts.controller.gate_measurement import GatePoller
 from gitops_ds.rollouts.decisions import (
     measured_gates,
     pinned_bodies,
@@ -56,6 +55,7 @@ from gitops_ds.rollouts.decisions.pinned_pods import WRITES_OF_A_NODE, StagedDec
 from gitops_ds.rollouts.decisions.rollout_holds import ReportedHolds
 from gitops_ds.rollouts.decisions.stage_inputs import OtherPods
 from gitops_ds.rollouts.decisions.stages import REFUSAL
+from gitops_ds.rollouts.inputs.gate_measurement import GatePoller
 
 REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried again
 # Seconds until another refused write is tried again: it is one request, and what was refused for a

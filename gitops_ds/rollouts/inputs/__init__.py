@@ -1,0 +1,3 @@
+"""The inputs of `decisions.stages.decide` beside pods and nodes, which the controller collects: its
+memory of rollouts, and the measured gates.
+"""
