@@ -10,7 +10,7 @@ import msgspec
 
 from gitops_ds.core import stated_reasons
 from gitops_ds.core.objects import CommitId, Digest, Key
-from gitops_ds.core.required_agents import AgentRecord
+from gitops_ds.core.required_in_git import AgentRecord
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
 from gitops_ds.core.rollouts.template_cause import TemplateCause
 from gitops_ds.core.skip_reasons import DriftPolicy

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.base import Emit
 from gitops_ds.core.objects import CommitId, Key
-from gitops_ds.core.rollouts.halted_rollout import AppliedRollouts
+from gitops_ds.core.rollouts.stopped_rollouts import StoppedRollouts
 from gitops_ds.core.sources.bundle import Bundle, Manifest
 from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.deploy import loop_inputs, loop_state
@@ -79,11 +79,9 @@ class Loop(LoopStateMachine):
         return self.reconciler.status if self.state.leading else None
 
     @property
-    def applied(self) -> AppliedRollouts | None:
-        """The halted rollouts and the waiting stages of the last applied commit; None before it and
-        on a standby.
-        """
-        return self.reconciler.applied if self.state.leading else None
+    def stopped_rollouts(self) -> StoppedRollouts | None:
+        """The stopped rollouts of the last planned commit; None before it and on a standby."""
+        return self.reconciler.stopped_rollouts if self.state.leading else None
 
     @property
     def seconds_without_progress(self) -> float:

@@ -18,7 +18,7 @@ from gitops_ds.core.events.drift import DriftCorrected
 from gitops_ds.core.events.requests import RequestHandled
 from gitops_ds.core.live import Live
 from gitops_ds.core.objects import CommitId, Key, short
-from gitops_ds.core.rollouts.halted_rollout import AppliedRollouts
+from gitops_ds.core.rollouts.stopped_rollouts import StoppedRollouts
 from gitops_ds.core.skip_reasons import Skipped
 from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.core.values import replace
@@ -85,7 +85,7 @@ class Reconciler:
         self._stored: DeployerState | None = None
         self.last_stored: DeployerState | None = None
         self.selected: SelectedRevision | None = None
-        self.applied: AppliedRollouts | None = None
+        self.stopped_rollouts: StoppedRollouts | None = None
         self._claimant: Claimant | None = None
         self._ended: Reconciled | None = None
         self._suspended_changes: int | None = None
@@ -319,7 +319,9 @@ class Reconciler:
             halts = halted_rollouts.halted(draft.bundle, draft.inputs.live, histories)
             waiting = waiting_stages.waiting(draft.bundle, draft.inputs.live, histories)
             proven = halted_rollouts.proven(draft.state.templates, histories)
-            self.applied = AppliedRollouts(snapshot.commit.id, tuple(halts), tuple(waiting), proven)
+            self.stopped_rollouts = StoppedRollouts(
+                snapshot.commit.id, tuple(halts), tuple(waiting), proven
+            )
         done = await self._apply(draft, options, steering, tip)
         due = plan_execution.next_comparison(done.state, options, self._clock())
         self._machine.feed(

@@ -27,7 +27,7 @@ from gitops_ds.core import errors, names
 from gitops_ds.core.cluster import Cluster, ClusterReader, Selection
 from gitops_ds.core.deployer_state import DeployerState, Generation, KnownDrift
 from gitops_ds.core.objects import CONFIG_MAP, DAEMONSET, Body, CommitId, Digest, Key
-from gitops_ds.core.required_agents import AgentRecord
+from gitops_ds.core.required_in_git import AgentRecord
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
 from gitops_ds.core.rollouts.template_cause import TemplateCause
 from gitops_ds.core.skip_reasons import DriftPolicy

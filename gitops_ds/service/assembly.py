@@ -87,7 +87,7 @@ def _enable_startup_taints(
     context: ServiceContext, controller: Controller, deployers: Sequence[DeployerPart]
 ) -> None:
     from gitops_ds.deploy import state_store
-    from gitops_ds.service.required_agents import GitRequirements
+    from gitops_ds.service.git_requirements import GitRequirements
 
     service = context.service
     assert service.startup_taints is not None

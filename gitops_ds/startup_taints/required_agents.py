@@ -19,7 +19,7 @@ from gitops_ds.core.daemonset import DaemonSet, Pod, PodContent
 from gitops_ds.core.deployer_state import TEMPLATES, DeployerState
 from gitops_ds.core.live import Node, Revision
 from gitops_ds.core.objects import CONTROLLER_REVISION, Body, Key, annotations_of
-from gitops_ds.core.required_agents import MOST_CONTENTS, AgentRecord, RequiredInGit
+from gitops_ds.core.required_in_git import MOST_CONTENTS, AgentRecord, RequiredInGit
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
 from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.core.values import replace

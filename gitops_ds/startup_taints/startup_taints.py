@@ -27,7 +27,7 @@ from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.live import Node, Revision
 from gitops_ds.core.objects import NODE, Key
 from gitops_ds.core.rate_limits import Backoff
-from gitops_ds.core.required_agents import RequiredInGit
+from gitops_ds.core.required_in_git import RequiredInGit
 from gitops_ds.core.startup_taints import Enforce, NodeWait, StartupTaintPolicy, TaintChange
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset.cache import Cache

@@ -23,7 +23,7 @@ from gitops_ds.core.events.startup_taints import (
 from gitops_ds.core.leadership import Leadership
 from gitops_ds.core.live import Taint
 from gitops_ds.core.objects import DAEMONSET, NODE, POD, Body, Resource
-from gitops_ds.core.required_agents import RequiredInGit
+from gitops_ds.core.required_in_git import RequiredInGit
 from gitops_ds.core.startup_taints import OWN, Enforce, StartupTaintPolicy
 from gitops_ds.kube.apimachinery import nodes, pods
 from gitops_ds.rollouts.state import keys

@@ -105,8 +105,8 @@ async def test_a_forged_halt_causes_no_revert(scene: Scene, /, powers: Powers) -
     for _ in range(20):
         await asyncio.sleep(10)
         assert scene.loop is not None
-        assert scene.loop.applied is not None
-        assert scene.loop.applied.halted == ()
+        assert scene.loop.stopped_rollouts is not None
+        assert scene.loop.stopped_rollouts.halted == ()
     assert scene.on("2") == set(scene.pods())
 
 

@@ -65,7 +65,7 @@ async def test_a_forged_halt_does_not_count(scene: Scene, /) -> None:
     for _ in range(12):
         await asyncio.sleep(5)
         assert scene.loop is not None
-        assert scene.loop.applied is None or scene.loop.applied.halted == ()
+        assert scene.loop.stopped_rollouts is None or scene.loop.stopped_rollouts.halted == ()
     assert not any(isinstance(event, RolloutHalted) for event in scene.events)
     await ends(scene, "2")
 

@@ -9,7 +9,7 @@ import pytest
 from gitops_ds.core import names
 from gitops_ds.core.cluster import PatchType
 from gitops_ds.core.objects import DAEMONSET, Key
-from gitops_ds.core.required_agents import AgentRecord
+from gitops_ds.core.required_in_git import AgentRecord
 from gitops_ds.core.values import replace
 from gitops_ds.deploy import state_store
 from tests.deploy import test_loop

@@ -14,7 +14,7 @@ from gitops_ds.core.objects import CONTROLLER_REVISION, CommitId
 from gitops_ds.core.sources.signatures import Trust, Unverified, Verified
 from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.rollouts.state import keys
-from gitops_ds.service.rollouts.approvals import ApprovalWriter
+from gitops_ds.service.rollouts.approval_writer import ApprovalWriter
 from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.settings.repository import (
     ApproverSettings,
@@ -74,7 +74,7 @@ def writer(scene: Scene, commits: Commits, signers: str) -> ApprovalWriter:
             emit=scene.events.append,
             clock=scene.cluster.server.now,
             chance=lambda: 0.0,
-            applied=lambda: scene.loop.applied if scene.loop else None,
+            stopped_rollouts=lambda: scene.loop.stopped_rollouts if scene.loop else None,
         ),
         scene.cluster.client("gitops-ds"),
         ledger=scene.ledger,

@@ -427,14 +427,14 @@ def test_a_template_on_a_halted_one_is_of_the_commits_of_both() -> None:
         world.request()
         await asyncio.sleep(1500)
         assert world.loop is not None
-        assert world.loop.applied is not None
-        (halted,) = world.loop.applied.halted
+        assert world.loop.stopped_rollouts is not None
+        (halted,) = world.loop.stopped_rollouts.halted
         assert halted.commits == (first,)
         history.change(POOL)
         second = history.change({FIRST: of("agent", 3)})
         world.request()
         await asyncio.sleep(1500)
-        (halted,) = world.loop.applied.halted
+        (halted,) = world.loop.stopped_rollouts.halted
         assert (halted.commit, halted.commits) == (second, (second, first))
 
     play(script)

@@ -15,7 +15,7 @@ from gitops_ds.core.objects import CommitId
 from gitops_ds.core.rollouts.staged_rollout import StageApproval
 from gitops_ds.core.values import replace
 from gitops_ds.forges.contract import ForgeKind
-from gitops_ds.service.rollouts.approvals import ForgeReviews
+from gitops_ds.service.rollouts.approval_writer import ForgeReviews
 from gitops_ds.service.settings.repository import ApproverSettings, ForgeSettings
 from gitops_ds.source.git import address
 from gitops_ds.source.git.repository import Repository

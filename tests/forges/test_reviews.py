@@ -19,7 +19,7 @@ from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import ForgeKind, ForgeRequest, RequestPurpose
 from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
 from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
-from gitops_ds.service.rollouts import approvals
+from gitops_ds.service.rollouts import approval_writer
 from gitops_ds.source.git.branch_history import ChangedFiles
 from tests.forges import servers
 
@@ -248,7 +248,7 @@ def test_a_review_by_an_approver_of_every_commit_approves(
     reader = ReviewReader(answers, forge_access.api(ForgeKind.GITHUB), "a/b")
     changed = [ChangedFiles(commit, frozenset(), (CommitId("e" * 40),)) for commit in commits]
     approval = asyncio.run(
-        approvals.approval_by_reviews(reader, STAGE, (approver,), changed, nothing_merged)
+        approval_writer.approval_by_reviews(reader, STAGE, (approver,), changed, nothing_merged)
     )
     assert approval == (
         StageApproval("gpu", "5d9f", "team-gpu", expected, "review of #7") if expected else None
@@ -283,7 +283,7 @@ def test_a_merge_in_a_pull_request_needs_a_review_of_what_it_brings(
     approver = Approver("team-gpu", users=frozenset({"ada"}))
     commits = [ChangedFiles(COMMIT, frozenset(), parents)]
     approval = asyncio.run(
-        approvals.approval_by_reviews(reader, STAGE, (approver,), commits, brought)
+        approval_writer.approval_by_reviews(reader, STAGE, (approver,), commits, brought)
     )
     assert (approval is not None) is approved
 
@@ -303,7 +303,7 @@ def test_the_commits_that_changed_the_template_must_be_reviewed(
     commits = [
         ChangedFiles(id, frozenset(some)) for id, some in zip((COMMIT, OTHER), files, strict=False)
     ]
-    found = approvals.commits_to_review(commits, STAGE, "")
+    found = approval_writer.commits_to_review(commits, STAGE, "")
     assert tuple(one.id for one in found) == ids
 
 

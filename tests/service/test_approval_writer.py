@@ -20,13 +20,13 @@ from gitops_ds.core.errors import Refused
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.rollouts import ApprovalFailed, ApprovalIgnored, StageApproved
 from gitops_ds.core.objects import CommitId, Key
-from gitops_ds.core.rollouts.halted_rollout import AppliedRollouts
 from gitops_ds.core.rollouts.staged_rollout import RolloutTarget, WaitingStage
+from gitops_ds.core.rollouts.stopped_rollouts import StoppedRollouts
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.pipeline import open_repository
 from gitops_ds.kube.client.supervisor import ended
 from gitops_ds.rollouts.state import keys, rollout_annotations
-from gitops_ds.service.rollouts.approvals import ApprovalWriter
+from gitops_ds.service.rollouts.approval_writer import ApprovalWriter
 from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.settings.repository import (
     ApproverSettings,
@@ -85,14 +85,14 @@ class Scene:
         where = address.parse(str(self.upstream.path), allow_local=True)
 
         async with Repository(where, self.directory / "cache") as repository:
-            applied = AppliedRollouts(self.stage.commit, (), (self.stage,))
+            stopped = StoppedRollouts(self.stage.commit, (), (self.stage,))
 
             calls = itertools.count(1)
 
-            def rollouts() -> AppliedRollouts:
+            def rollouts() -> StoppedRollouts:
                 if next(calls) == 3:  # before the look, in it, after it
                     looked.set()
-                return applied
+                return stopped
 
             context = RepositoryContext(
                 repository=repository,
@@ -100,7 +100,7 @@ class Scene:
                 emit=events.append,
                 clock=lambda: 1e9,
                 chance=lambda: 0.0,
-                applied=rollouts,
+                stopped_rollouts=rollouts,
             )
             writer = ApprovalWriter(context, cast("Cluster", cluster))
             task = asyncio.create_task(writer.run())

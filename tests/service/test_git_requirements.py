@@ -13,7 +13,7 @@ from gitops_ds.core.deployer_state import TEMPLATES, DeployerState
 from gitops_ds.core.objects import CommitId, Digest, Key
 from gitops_ds.core.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
 from gitops_ds.core.values import replace
-from gitops_ds.service.required_agents import READ_EVERY, GitRequirements
+from gitops_ds.service.git_requirements import READ_EVERY, GitRequirements
 from gitops_ds.service.runnable import DeployerPart
 from gitops_ds.startup_taints import required_agents
 from gitops_ds.testing.simulator import virtual_time

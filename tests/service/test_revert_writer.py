@@ -16,9 +16,10 @@ from gitops_ds.core.duration import Duration
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.rollouts import RevertCommitted, RevertFailed, RevertProposed
 from gitops_ds.core.objects import CommitId, Digest, Key
-from gitops_ds.core.rollouts.halted_rollout import AppliedRollouts, HaltedRollout
+from gitops_ds.core.rollouts.halted_rollout import HaltedRollout
 from gitops_ds.core.rollouts.rollout_policy import Revert
 from gitops_ds.core.rollouts.staged_rollout import Halt
+from gitops_ds.core.rollouts.stopped_rollouts import StoppedRollouts
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.cause_finder import CauseFinder, CommitSource
@@ -52,7 +53,7 @@ class Writer:
 
     repository: Repository
     settings: RepositorySettings
-    applied: AppliedRollouts | None = None
+    stopped: StoppedRollouts | None = None
     events: list[Event] = field(default_factory=list)
 
     async def prepared(self, commit: CommitId) -> Prepared:
@@ -81,7 +82,7 @@ class Writer:
             halt=Halt(1767225600.0, "canary", "CrashLoopBackOff on n1"),
             revert=Revert(after=Duration(60)),
         )
-        self.applied = AppliedRollouts(CommitId(bad), (replace(rollout, **more),))
+        self.stopped = StoppedRollouts(CommitId(bad), (replace(rollout, **more),))
         return rollout
 
     def writer(self, emit: Callable[[Event], None]) -> RevertWriter:
@@ -92,7 +93,7 @@ class Writer:
                 emit=emit,
                 clock=time.time,
                 chance=lambda: 0.0,
-                applied=lambda: self.applied,
+                stopped_rollouts=lambda: self.stopped,
             ),
             self.prepared,
             CauseFinder(CommitSource(self.repository.line, self.render)),
@@ -170,8 +171,8 @@ def test_a_pull_request_that_the_forge_refused_is_opened_later(tmp_path: Path) -
         how = Revert(after=Duration(60), how="pull-request")
         await one.halted(bad, since, revert=how, halt=halt)
         writer = one.writer(one.events.append)
-        assert one.applied is not None
-        (halted,) = one.applied.halted
+        assert one.stopped is not None
+        (halted,) = one.stopped.halted
         for _ in range(2):
             await writer._attempt(halted)
         failed, proposed = one.events
@@ -268,7 +269,7 @@ async def test_nothing_is_written_by_policy_none_and_on_a_standby(
     since = upstream.commit(files(1))
     bad = upstream.commit(files(2))
     await one.halted(bad, since, revert=Revert(after=Duration(0), how="none"))
-    two.applied = None
+    two.stopped = None
     for writer in (one, two):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
@@ -387,14 +388,14 @@ async def test_a_revert_that_takes_back_a_proven_template_needs_a_person(
     bad = upstream.commit(both(2), "Both 2")
     await one.halted(bad, since, own=frozenset({"agents/agent"}))
     manifests = (await one.prepared(CommitId(bad))).bundle.manifests
-    assert one.applied is not None
+    assert one.stopped is not None
     proven = {BESIDE: template_digests.digest(manifests[BESIDE])}
-    one.applied = replace(one.applied, proven=proven)
+    one.stopped = replace(one.stopped, proven=proven)
     event = await one.run()
     assert isinstance(event, RevertFailed)
     assert "take back the proven template of DaemonSet default/beside" in event.message
     assert upstream.git("rev-parse", "main") == bad
-    two.applied = replace(one.applied, proven={})  # a failure of both
+    two.stopped = replace(one.stopped, proven={})  # a failure of both
     event = await two.run()
     assert isinstance(event, RevertCommitted), event
     assert "also changed: DaemonSet default/beside" in event.taken_back

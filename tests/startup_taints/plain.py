@@ -7,7 +7,7 @@ from typing import Any
 from gitops_ds.core.daemonset import Owner, Phase, Pod, PodContent
 from gitops_ds.core.live import Node, Taint
 from gitops_ds.core.objects import Body, Key
-from gitops_ds.core.required_agents import RequiredInGit
+from gitops_ds.core.required_in_git import RequiredInGit
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
 from gitops_ds.core.startup_taints import OWN, Enforce, StartupTaintPolicy
 from gitops_ds.kube.apimachinery import daemonsets, node_eligibility, pod_contents

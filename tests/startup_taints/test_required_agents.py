@@ -12,7 +12,7 @@ import pytest
 from gitops_ds.core import names
 from gitops_ds.core.daemonset import DaemonSet, Pod
 from gitops_ds.core.objects import Body, Key
-from gitops_ds.core.required_agents import RequiredInGit
+from gitops_ds.core.required_in_git import RequiredInGit
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory, TemplateProof
 from gitops_ds.core.rollouts.staged_rollout import RolloutRecord
 from gitops_ds.core.values import replace

@@ -15,12 +15,12 @@ from typing import cast
 from gitops_ds.core import errors
 from gitops_ds.core.objects import CommitId
 from gitops_ds.core.rollouts.halted_rollout import (
-    AppliedRollouts,
     BranchCommit,
     FileChange,
     HaltedRollout,
     RolloutIdentity,
 )
+from gitops_ds.core.rollouts.stopped_rollouts import StoppedRollouts
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
 from gitops_ds.core.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.core.values import replace
@@ -132,14 +132,14 @@ class Reverts:
         self._branch = Branch(self.history)
         self._causes = CauseFinder(CommitSource(self._branch.line, self._branch.render))
 
-    async def judge(self, applied: AppliedRollouts | None) -> None:
+    async def judge(self, stopped: StoppedRollouts | None) -> None:
         """Judges the revert of each halted rollout, once."""
-        for halted in applied.halted if applied is not None else ():
-            if applied is not None and halted.identity not in self.judged:
+        for halted in stopped.halted if stopped is not None else ():
+            if stopped is not None and halted.identity not in self.judged:
                 self.judged.add(halted.identity)
-                await self._judge(halted, applied)
+                await self._judge(halted, stopped)
 
-    async def _judge(self, halted: HaltedRollout, applied: AppliedRollouts) -> None:
+    async def _judge(self, halted: HaltedRollout, stopped: StoppedRollouts) -> None:
         tip = self.history.id(self.history.at)
         writer = RevertWriter(
             RepositoryContext(
@@ -148,7 +148,7 @@ class Reverts:
                 emit=lambda _: None,
                 clock=self.clock,
                 chance=lambda: 0.0,
-                applied=lambda: applied,
+                stopped_rollouts=lambda: stopped,
             ),
             self._branch.prepared,
             self._causes,

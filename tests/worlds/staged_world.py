@@ -253,7 +253,7 @@ class StagedWorld:
             self.judge.step(self.now)
             if self.loop is not None:
                 self.judge.state(self.loop.deployer_state)
-                await self.reverts.judge(self.loop.applied)
+                await self.reverts.judge(self.loop.stopped_rollouts)
             if self.second is not None:
                 self._judge_second(self.second)
             round += 1

@@ -17,7 +17,7 @@ from gitops_ds.core.daemonset import Pod
 from gitops_ds.core.decision import Powers
 from gitops_ds.core.live import Node
 from gitops_ds.core.objects import DAEMONSET, NODE, POD, Resource
-from gitops_ds.core.required_agents import AgentRecord, RequiredInGit
+from gitops_ds.core.required_in_git import AgentRecord, RequiredInGit
 from gitops_ds.core.startup_taints import OWN, StartupTaintPolicy
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import nodes, pods

@@ -19,7 +19,7 @@ from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.deployer import Reconciled
 from gitops_ds.core.objects import CommitId, short
-from gitops_ds.core.required_agents import RequiredInGit
+from gitops_ds.core.required_in_git import RequiredInGit
 from gitops_ds.core.rollouts.template_cause import RenderedCommit
 from gitops_ds.core.sources.source_status import SourceStatus
 from gitops_ds.core.sources.source_tree import SourceTree
@@ -148,7 +148,7 @@ async def _reverts(stage: DemoStage) -> None:
             emit=stage.events.append,
             clock=stage.cluster.server.now,
             chance=random.Random(3).random,
-            applied=lambda: stage.loop.applied,
+            stopped_rollouts=lambda: stage.loop.stopped_rollouts,
         ),
         partial(prepared, stage.repository),
         _causes(stage.repository),

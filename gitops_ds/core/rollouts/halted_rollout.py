@@ -11,7 +11,7 @@ import msgspec
 
 from gitops_ds.core.objects import CommitId, Digest, Key
 from gitops_ds.core.rollouts.rollout_policy import Revert
-from gitops_ds.core.rollouts.staged_rollout import Halt, WaitingStage
+from gitops_ds.core.rollouts.staged_rollout import Halt
 from gitops_ds.core.sources import file_places
 from gitops_ds.core.sources.file_places import FilesByPlace
 from gitops_ds.core.sources.source_tree import CommitInfo
@@ -57,17 +57,6 @@ class HaltedRollout(msgspec.Struct, frozen=True):
     def due(self) -> float:
         """When the revert may be written, in seconds since 1970."""
         return self.halt.at + self.revert.after
-
-
-class AppliedRollouts(msgspec.Struct, frozen=True):
-    """The rollouts of an applied commit: the halted ones, and the stages that need an approval.
-    `proven` are the digests of the proven templates in Git.
-    """
-
-    commit: CommitId
-    halted: tuple[HaltedRollout, ...] = ()
-    waiting: tuple[WaitingStage, ...] = ()
-    proven: Mapping[Key, str] = msgspec.field(default_factory=dict)
 
 
 class FileChange(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from gitops_ds.core.events.base import Emit
 from gitops_ds.core.events.deployer import Applied, NotApplied, Planned, Reconciled, RepositoryMoved
 from gitops_ds.core.events.drift import DriftCorrected
 from gitops_ds.core.objects import DAEMONSET, CommitId, Key, annotations_of
-from gitops_ds.core.required_agents import AgentRecord
+from gitops_ds.core.required_in_git import AgentRecord
 from gitops_ds.core.rollouts.proven_templates import TemplateHistory
 from gitops_ds.core.rollouts.template_cause import TemplateCause
 from gitops_ds.core.skip_reasons import LEFT_GIT, DriftPolicy

@@ -31,7 +31,7 @@ from gitops_ds.service.git import git_auth, git_schedule, git_source
 from gitops_ds.service.git.git_schedule import PollInterval
 from gitops_ds.service.git.git_source import GitSource
 from gitops_ds.service.git.git_startup import Startup
-from gitops_ds.service.rollouts.approvals import ApprovalWriter, ForgeReviews, Reviews
+from gitops_ds.service.rollouts.approval_writer import ApprovalWriter, ForgeReviews, Reviews
 from gitops_ds.service.rollouts.published_reports import ClusterWatch, OwnPlace, ReportPublisher
 from gitops_ds.service.rollouts.repository_context import RepositoryContext
 from gitops_ds.service.rollouts.revert_writer import RevertWriter
@@ -229,7 +229,7 @@ class GitDeployer(runnable.DeployerPart):
             emit,
             self._context.clock,
             random.random,
-            lambda: loop.applied,
+            lambda: loop.stopped_rollouts,
         )
         reverts = self._reverts = RevertWriter(shared, source.prepared, source.causes, loop.request)
         reports = self._reports = ReportPublisher(shared, lambda: self._own_place(loop))

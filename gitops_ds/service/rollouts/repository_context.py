@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from gitops_ds.core.events.base import Emit
-from gitops_ds.core.rollouts.halted_rollout import AppliedRollouts
+from gitops_ds.core.rollouts.stopped_rollouts import StoppedRollouts
 from gitops_ds.service.settings.repository import RepositorySettings
 
 R_co = TypeVar("R_co", covariant=True)
@@ -17,7 +17,7 @@ R_co = TypeVar("R_co", covariant=True)
 class RepositoryContext(msgspec.Struct, Generic[R_co], frozen=True):
     """A followed repository, of which each task uses a part.
 
-    `applied` returns the rollouts of the last reconciliation, None before the first and while
+    `stopped_rollouts` returns those of the last reconciliation, None before the first and while
     another replica leads. `clock` returns seconds since 1970, `chance` a number in [0, 1).
     """
 
@@ -26,4 +26,4 @@ class RepositoryContext(msgspec.Struct, Generic[R_co], frozen=True):
     emit: Emit
     clock: Callable[[], float]
     chance: Callable[[], float]
-    applied: Callable[[], AppliedRollouts | None] = lambda: None
+    stopped_rollouts: Callable[[], StoppedRollouts | None] = lambda: None

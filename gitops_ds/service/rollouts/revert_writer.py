@@ -90,8 +90,8 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
 
     def _pending(self) -> list[tuple[HaltedRollout, float]]:
         """The reverts to write, each with the time of its next attempt."""
-        applied = self._context.applied()
-        halted = applied.halted if applied else ()
+        stopped = self._context.stopped_rollouts()
+        halted = stopped.halted if stopped else ()
         current = {rollout.identity for rollout in halted}
         self._attempts = {
             one: attempts for one, attempts in self._attempts.items() if one in current
@@ -218,9 +218,9 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
 
     async def build(self, halted: HaltedRollout, tip: CommitId) -> BuiltRevert:
         """The revert on the tip, unpushed. Raises GitopsError, and NotNow if none is needed."""
-        repository, applied = self._context.repository, self._context.applied()
-        if applied is None or halted.identity not in {
-            rollout.identity for rollout in applied.halted
+        repository, stopped = self._context.repository, self._context.stopped_rollouts()
+        if stopped is None or halted.identity not in {
+            rollout.identity for rollout in stopped.halted
         }:
             raise NotNow
         await repository.fetch(halted.commit)
@@ -235,7 +235,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
             raise NotNow if obstacle.settled else errors.Refused(obstacle.reason)
         commit, plan, reverted = await self._tried(halted, line, rendered)
         effect = revert_plan.effect(
-            halted, plan, line, {**rendered, revert_plan.REVERT: reverted}, applied.proven
+            halted, plan, line, {**rendered, revert_plan.REVERT: reverted}, stopped.proven
         )
         await self._verify(commit)
         return BuiltRevert(

@@ -126,18 +126,18 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         """The stages without a derived approval, each with the time of the next attempt, which a
         new commit makes due.
         """
-        applied = self._context.applied() if self._approvers else None
-        if applied is None:
+        stopped = self._context.stopped_rollouts() if self._approvers else None
+        if stopped is None:
             return []
-        current = {_id(rollout) for rollout in applied.waiting}
+        current = {_id(rollout) for rollout in stopped.waiting}
         self._looks = {id: one for id, one in self._looks.items() if id in current}
         self._derived = {id: one for id, one in self._derived.items() if id in current}
         return [
             (
                 rollout,
-                look.next_at if (look := self._look(rollout)).commit == applied.commit else 0.0,
+                look.next_at if (look := self._look(rollout)).commit == stopped.commit else 0.0,
             )
-            for rollout in applied.waiting
+            for rollout in stopped.waiting
             if not self._is_known(rollout)
         ]
 
@@ -151,8 +151,9 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
 
     async def _attempt(self, stage: WaitingStage) -> None:
         """One attempt. A failure is published once for the same message."""
-        context, before, applied = self._context, self._look(stage), self._context.applied()
-        commit = applied.commit if applied else ""
+        context, before = self._context, self._look(stage)
+        stopped = context.stopped_rollouts()
+        commit = stopped.commit if stopped else ""
         try:
             ignored = await self._derive(stage)
         except errors.GitopsError as error:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from gitops_ds.core import errors
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.objects import Key
-from gitops_ds.core.required_agents import AgentRecord, RequiredInGit
+from gitops_ds.core.required_in_git import AgentRecord, RequiredInGit
 from gitops_ds.core.sources.bundle import Bundle
 from gitops_ds.service.runnable import DeployerPart
 from gitops_ds.startup_taints import required_agents
