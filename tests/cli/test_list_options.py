@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
-import jsonschema
 import pytest
 
 from gitops_ds.cli.events import event_list
@@ -21,14 +19,13 @@ from gitops_ds.core.objects import DAEMONSET, EVENT, NAMESPACE
 from gitops_ds.status.agents import Agent
 from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator import virtual_time
+from tests import schemas
 from tests.cli import api_server
 from tests.cli.commands import COMMANDS
 from tests.cluster import program
 from tests.cluster.program import Desk, Ended
 from tests.cluster.test_bad_input import kubeconfig
 from tests.plan import world
-
-SCHEMA = Path(__file__).parents[2] / "schemas/status-list.schema.json"
 
 
 def daemonset(name: str, namespace: str, ready: int, **labels: str) -> dict[str, Any]:
@@ -171,7 +168,7 @@ def test_get_prints_the_formats_of_kubectl(at: Desk) -> None:
     assert at.run("get", "ds", "beta", "-o", "jsonpath={.health.state}").out == "Healthy"
     several = at.run("get", "alpha", "-o", "json").json
     assert (several["kind"], len(several["items"])) == ("DaemonSetStatusList", 2)
-    jsonschema.validate(several, json.loads(SCHEMA.read_text("utf-8")))
+    schemas.check(several, "status-list")
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from gitops_ds.core import names
-from tests import controlplane
+from tests import controlplane, schemas
 from tests.cluster import program
 from tests.cluster.program import Desk
 from tests.plan.world import config_map, daemonset
 
 pytestmark = pytest.mark.controlplane
-SCHEMAS = Path(__file__).parents[2] / "schemas"
 
 
 @pytest.fixture
@@ -93,7 +91,7 @@ def test_a_pushed_revert_of_a_bad_image_becomes_revision_3(
     second = at.commit("A bad image", agent=agent(space, "registry.example.com/agent:bad"))
     planned = at.run("plan", "--revision", "main", "-o", "json")
     plan = planned.json
-    jsonschema.validate(plan, json.loads((SCHEMAS / "plan.schema.json").read_text()))
+    schemas.check(plan, "plan")
     rollout = plan["changes"][0]["rollout"]
     assert (rollout["from"], rollout["to"], rollout["knownAs"], len(rollout["restarts"])) == (
         1,

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-from gitops_ds.checks.schema import repository_files
+from tests import schemas
 from tests.cli.commands import invoked
 from tests.commands.test_what_a_change_does import CLUSTER, Change, asking, inventory, node
 from tests.plan.world import daemonset
@@ -122,7 +121,7 @@ def test_a_plan_shows_the_stages_over_the_nodes_of_the_snapshot(
     words = ("plan", change.upstream.path, "--snapshot", snapshot)
     assert EXPECTED in invoked(*words).stdout
     document = json.loads(invoked(*words, "-o", "json").stdout)
-    jsonschema.validate(document, repository_files.schema("plan"))
+    schemas.check(document, "plan")
     (update,) = [one for one in document["changes"] if one["operation"] == "update"]
     assert update["stages"]["stages"][0]["nodes"] == ["node-0", "node-1"]
     markdown = invoked(*words, "-o", "markdown").stdout

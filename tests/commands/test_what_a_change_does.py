@@ -8,13 +8,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from click.testing import Result
 
-from gitops_ds.checks.schema import repository_files
 from gitops_ds.core.errors import RevisionUnknown
-from tests import gitservers
+from tests import gitservers, schemas
 from tests.cli.commands import invoked
 from tests.plan.world import config_map, daemonset
 
@@ -75,7 +73,7 @@ class Change:
 
     def report(self, *arguments: str) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(self.check("-o", "json", *arguments).stdout)
-        jsonschema.validate(document, repository_files.schema("check-report"))
+        schemas.check(document, "check-report")
         return document
 
 

@@ -7,10 +7,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from gitops_ds.core import errors, names
@@ -23,6 +21,7 @@ from gitops_ds.deploy import state_store
 from gitops_ds.ownership.options import ApplyOptions, Limit
 from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator.faults import SimulatedRequest
+from tests import schemas
 from tests.plan.world import PRUNING, World, config_map, daemonset, namespace, play, pruning
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
@@ -429,11 +428,10 @@ async def test_a_commit_that_is_applied_at_the_same_time_counts(
 async def test_the_state_is_by_its_schema(
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:
-    schema = json.loads((Path(__file__).parents[2] / "schemas/state.schema.json").read_text())
     await deployer.apply({"a.yaml": config_map("a"), "b.yaml": daemonset()})
     body = await cluster.get(CONFIG_MAP, "gitops-ds", "gitops-ds-test")
     state = json.loads(gzip.decompress(base64.b64decode(body["binaryData"]["state.json.gz"])))
-    jsonschema.validate(state, schema)
+    schemas.check(state, "state")
     assert state["inventory"] == [
         ["", "ConfigMap", "default", "a"],
         ["apps", "DaemonSet", "default", "agent"],

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from gitops_ds.cli.snapshot import cluster_snapshot
@@ -19,12 +18,11 @@ from gitops_ds.deploy.plan import planner, printers
 from gitops_ds.kube.apimachinery import defaults
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import ApplyOptions, Guards, PlanContext
-from tests import goldens
+from tests import goldens, schemas
 from tests.plan import world
 from tests.plan.world import config_map, daemonset
 
 HERE = Path(__file__).parent
-SCHEMA = json.loads((HERE.parents[1] / "schemas/plan.schema.json").read_text())
 
 
 def owned(body: dict[str, Any], uid: str, owner: str = "test") -> dict[str, Any]:
@@ -122,7 +120,7 @@ def test_a_plan_as_markdown() -> None:
 
 def test_a_plan_as_json() -> None:
     document = printers.as_json(planned())
-    jsonschema.validate(document, SCHEMA)
+    schemas.check(document, "plan")
     goldens.check(HERE / "plan.json", json.dumps(document, indent=2) + "\n")
 
 

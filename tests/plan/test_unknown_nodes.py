@@ -4,11 +4,8 @@ pods writes nothing.
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from gitops_ds.core import errors
@@ -20,12 +17,12 @@ from gitops_ds.deploy.plan import guard_limits, printers
 from gitops_ds.ownership.options import ApplyOptions
 from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator.faults import SimulatedRequest
+from tests import schemas
 from tests.plan import world
 from tests.plan.world import NOBODY_WAITS, PRUNING, Files, World, config_map, daemonset
 
 play = world.play
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/plan.schema.json").read_text())
 FILES = {
     "agent.yaml": daemonset(),
     "space.yaml": [world.namespace("logs"), daemonset("inner", namespace="logs")],
@@ -82,7 +79,7 @@ async def test_a_plan_shows_what_changes_and_an_apply_writes_nothing(
     assert "| unknown |" in printers.as_markdown(draft.plan) or change == "no namespace"
     assert {one.nodes for one in (*draft.plan.changes, *draft.plan.held)} == {NodeImpact()}
     assert document["nodesKnown"] is False
-    jsonschema.validate(document, SCHEMA)
+    schemas.check(document, "plan")
     client.count.reset()
     with pytest.raises(
         errors.NotPermitted, match="nothing was applied: the effect on nodes is unknown"

@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
-
 from gitops_ds.checks.report import sarif, text
 from gitops_ds.core.finding import Place
+from tests import schemas
 from tests.cli.test_fix import AGENT, check, holding
 from tests.report import made
 from tests.report.test_forges import VALIDATOR
 
 OTHER = AGENT.replace("  name: agent\n  namespace", "  name: other\n  namespace")
-SCHEMA = json.loads(
-    (Path(__file__).resolve().parents[2] / "schemas/check-report.schema.json").read_text()
-)
 
 
 def output(directory: Path, *options: str) -> str:
@@ -34,7 +30,7 @@ def test_text_names_the_line_of_the_other_object(tmp_path: Path) -> None:
 
 def test_json_has_the_other_object_and_its_place(tmp_path: Path) -> None:
     document = json.loads(output(tmp_path, "-o", "json"))
-    jsonschema.validate(document, SCHEMA)
+    schemas.check(document, "check-report")
     others = {
         one["object"]["name"]: one["other"]
         for one in document["findings"]
@@ -67,7 +63,7 @@ def test_an_object_of_the_base_alone_has_no_place(tmp_path: Path) -> None:
     fleet = holding(tmp_path, {"agent.yaml": AGENT})
     (fleet / "agent.yaml").write_text(OTHER)
     document = json.loads(check(fleet, "--base", "HEAD", "-o", "json").stdout)
-    jsonschema.validate(document, SCHEMA)
+    schemas.check(document, "check-report")
     (renamed,) = [one for one in document["findings"] if one["rule"] == "DS701"]
     assert renamed["other"] == {"object": {**renamed["object"], "name": "agent"}}
 

@@ -8,17 +8,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
-from tests import controlplane, gitservers
+from tests import controlplane, gitservers, schemas
 from tests.cluster.program import in_this_process
 from tests.service.test_rollout_revert import Fleet, fleet, image, policy
 from tests.service.test_service import read, running, until
 
 __all__ = ["fleet"]
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
-SCHEMA = json.loads(Path("schemas/history.schema.json").read_text("utf-8"))
 
 
 def history(of: Fleet, *words: str) -> str:
@@ -34,7 +32,7 @@ def history(of: Fleet, *words: str) -> str:
 
 def halts(of: Fleet, *words: str) -> list[dict[str, Any]]:
     document = json.loads(history(of, "-o", "json", *words))
-    jsonschema.validate(document, SCHEMA)
+    schemas.check(document, "history")
     found: list[dict[str, Any]] = document["halts"]
     return found
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import copy
-import json
-from pathlib import Path
 from typing import Any
-
-import jsonschema
 
 from gitops_ds.cli.get import tables
 from gitops_ds.cli.status import agent_text
@@ -18,16 +14,12 @@ from gitops_ds.core.sources.source_status import EFFECTS
 from gitops_ds.kube.apimachinery import timestamps
 from gitops_ds.rollouts.state import daemonset_statements, keys
 from gitops_ds.status import agent_json
+from tests import schemas
 from tests.rollouts.rollout_world import SECOND
 from tests.status.shown_tables import cells
 from tests.status.staged_world import FAST, Watched, watched
 
-# Programs must accept further keys; ours are all described.
-SCHEMA = json.loads(
-    Path("schemas/status-list.schema.json")
-    .read_text(encoding="utf-8")
-    .replace('"additionalProperties": true', '"additionalProperties": false')
-)
+SCHEMA = schemas.read("status-list")
 
 
 def shown(there: Watched) -> list[str]:
@@ -40,7 +32,7 @@ def document(there: Watched) -> dict[str, Any]:
     """The DaemonSet's item of `get -o json`, which matches the schema."""
     item = agent_json.as_json(there.agent())
     head = {"apiVersion": names.API_VERSION, "kind": "DaemonSetStatusList"}
-    jsonschema.validate({**head, "items": [item]}, SCHEMA)
+    schemas.check({**head, "items": [item]}, "status-list")
     return item
 
 
