@@ -17,12 +17,11 @@ import msgspec
 from gitops_ds.controller.pod_warnings import PodWarnings
 from gitops_ds.controller.watched_ledger import WatchedLedger
 from gitops_ds.core.cluster import ClusterReader, Listing, Selection, WatchEvent
-from gitops_ds.core.daemonset import DaemonSet, Pod, PodCause
+from gitops_ds.core.daemonset import DaemonSet, Pod
 from gitops_ds.core.decision import Decision, Observation
 from gitops_ds.core.events.base import Emit, Listed, WatchFailed
 from gitops_ds.core.live import Revision
 from gitops_ds.core.objects import NODE, POD, Body, Key, Resource
-from gitops_ds.core.rollouts.staged_rollout import StageInputs
 from gitops_ds.core.values import replace
 from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.daemonset.epochs import Epochs
@@ -227,14 +226,6 @@ class Observer:
             announced = self.as_announced(daemonset, ()) if self.is_ours(daemonset) else None
             if announced is not None and daemonset_statements.target_name(announced.annotations):
                 yield announced, self.cache.revisions_of(daemonset)
-
-    def stage_inputs(self, seen: Observation) -> StageInputs | None:
-        """The inputs of a DaemonSet's staged rollout, None without one."""
-        return self.rollouts.inputs(seen)
-
-    def warnings(self, seen: Observation) -> Mapping[str, PodCause]:
-        """The newest warning events of the pods of a DaemonSet that are not well, by their UID."""
-        return self.pod_warnings.of(seen)
 
     @property
     def keys(self) -> tuple[Key, ...]:

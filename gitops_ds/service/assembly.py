@@ -74,7 +74,7 @@ def assemble(context: ServiceContext) -> ServiceParts:
         context.leadership,
     )
     status = reporter.StatusReporter(target, controller.observer, reported, emit)
-    events.subscribers.append(status.handle)
+    events.subscribers.append(status.tracker.handle)
     for deployer in deployers:
         deployer.tracker = status.tracker
     if notifications is not None:

@@ -83,10 +83,6 @@ class StatusReporter:
             home.cluster, home.namespace, self.tracker, inputs.states, time.time
         )
 
-    def handle(self, event: Event) -> None:
-        """Handles an event of another runnable."""
-        self.tracker.handle(event)
-
     def _publish(self, event: Event) -> None:
         if self._leadership.leads:
             self._emit(event)

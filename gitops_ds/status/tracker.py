@@ -255,7 +255,7 @@ class StatusTracker:
         agent: Agent | None = None
         if seen is not None:
             owner = fleet_agents.owner(seen)
-            rollout = staged_rollouts.read(seen, self.observer.stage_inputs)
+            rollout = staged_rollouts.read(seen, self.observer.rollouts.inputs)
             agent = Agent(
                 seen,
                 self._judged(before, seen, rollout),
@@ -281,7 +281,7 @@ class StatusTracker:
     ) -> Health:
         key = seen.daemonset.key
         memory = self._memory(key)
-        warnings = self.observer.warnings(seen)
+        warnings = self.observer.pod_warnings.of(seen)
         scope = FaultScope(self._deadline, memory.refused, rollout, warnings)
         judged = health.follow(memory.course, seen, scope)
         memory.course = judged.course

@@ -182,7 +182,7 @@ class Scene(Processes):
         assert self.controller is not None
         seen = self.controller.observer.observe(self.controller.observer.keys[0])
         assert seen is not None
-        return staged_rollouts.read(seen, self.controller.observer.stage_inputs)
+        return staged_rollouts.read(seen, self.controller.observer.rollouts.inputs)
 
     def record(self) -> RolloutRecord:
         """The record of the rollout in the cluster; empty when it is complete."""

@@ -209,7 +209,7 @@ async def test_a_policy_on_a_daemonset_that_git_gives_none_is_not_read(scene: Sc
     assert scene.controller is not None
     seen = scene.controller.observer.observe(scene.controller.observer.keys[0])
     assert seen is not None
-    assert scene.controller.observer.stage_inputs(seen) is None
+    assert scene.controller.observer.rollouts.inputs(seen) is None
 
 
 @pytest.mark.play(options=REPORTED)

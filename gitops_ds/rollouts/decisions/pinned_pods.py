@@ -227,7 +227,7 @@ class _Writes:
             return
         for node in self.decided.take:
             for pod in self.by_node[node].staying:
-                if not self._is_target(pod):
+                if not self._steps.is_target(pod):
                     yield pod_changes.delete(
                         self.by_node[node], pod, DeleteCause.OUTDATED, "its node is updated"
                     )
@@ -344,9 +344,6 @@ class _Writes:
         """The label that still identifies a promoted revision as a target."""
         return {} if self.decided.complete else {names.ROLLOUT: self.target.hash}
 
-    def _is_target(self, pod: Pod) -> bool:
-        return self._steps.is_target(pod)
-
     @cached_property
     def _steps(self) -> NodeSteps:
         return NodeSteps(self.layout, self.inputs)
@@ -359,7 +356,7 @@ class _Writes:
 
     def _is_known(self, pod: Pod) -> bool:
         """Whether a pod runs the target or the proven template."""
-        return self._is_target(pod) or pod.hash in self.target.proven
+        return self._steps.is_target(pod) or pod.hash in self.target.proven
 
     @cached_property
     def _bodies(self) -> PinnedBodies:
