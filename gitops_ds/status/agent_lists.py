@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 
 import msgspec
 
@@ -59,39 +59,25 @@ async def list_agents(
     Without permission to list nodes, as with the ClusterRole view, the health is derived from the
     status of the DaemonSet, and `say` receives a warning.
     """
-    content = cache.Cache()
-    ledger = await _ledger(cluster, state_namespace)
-    if ledger is not None:
-        content.attested = ledger.attested
-    await _fill(content, cluster)
-    seen = _observed(content, ledger, now)
+    lists = await _begun(cluster, state_namespace, now)
+    seen = lists.observed()
     chosen, recorded = _inside(scope, seen), dict[Key, Health]()
     # A staged rollout may wait for others; else not all pods of the others are known.
     considered = seen if any(_is_staged(one.daemonset) for one in chosen) else chosen
     owners = await agents.read_owners(cluster, state_namespace, considered, now)
     if scope.for_table:
         recorded |= await recorded_healths.read(cluster, state_namespace, owners.sources, chosen)
-    rest = [one for one in chosen if one.daemonset.key not in recorded]
+    rest = [one.daemonset for one in chosen if one.daemonset.key not in recorded]
     is_whole = bool(rest) and not (scope.names or scope.namespace or recorded)
     every = [one.daemonset for one in seen]
-    lists = (BRIEF,) if is_whole else pod_lists((one.daemonset for one in rest), every)
-    if unseen := await _fill_nodes(content, cluster, lists):
-        say(
-            f"{unseen}: nodes without a pod are not shown, and health is that of the DaemonSet's "
-            "status (docs/guides/permissions.md#read-access has the ClusterRole)"
-        )
-    seen = _observed(content, ledger, now)
-    keys = {one.daemonset.key for one in rest}
-    if lists != (BRIEF,) and any(needs_others(one) for one in seen if one.daemonset.key in keys):
-        await _fill_nodes(content, cluster, (BRIEF,))
-        seen = _observed(content, ledger, now)
+    has_nodes = await lists.fill_nodes(rest, (BRIEF,) if is_whole else pod_lists(rest, every), say)
     keys = {one.daemonset.key for one in considered}
-    seen = _counting((one for one in seen if one.daemonset.key in keys), ledger, owners)
+    seen = lists.counting(keys, owners)
     applied = [one for one in seen if owners.applied(one)]
     shown = _inside(scope, seen)
     judged = [one for one in shown if one.daemonset.key not in recorded]
     healths = await agent_healths.read(
-        cluster, judged, applied, has_nodes=not unseen, others=content
+        cluster, judged, applied, has_nodes=has_nodes, others=lists.content
     )
     health_of = {**healths.healths, **recorded}
     return tuple(
@@ -106,18 +92,93 @@ async def list_agents(
     )
 
 
-def _counting(
-    seen: Iterable[Observation], ledger: StoredLedger | None, owners: Owners
-) -> list[Observation]:
-    """The observations with what counts: a service announces each DaemonSet that it applies."""
-    return [
-        ledger.as_announced(one)
-        if ledger is not None
-        and not ledger.announces(one.daemonset)
-        and agents.owner(one) in owners.sources
-        else one
-        for one in seen
-    ]
+class _Lists(msgspec.Struct, frozen=True):
+    """The lists of one cluster at `now`, in seconds since 1970: DaemonSets and revisions, and from
+    `fill_nodes` on nodes and pods. `ledger` is what deployers announced, None if it is unreadable.
+    """
+
+    cluster: ClusterReader
+    ledger: StoredLedger | None
+    content: cache.Cache
+    now: float
+
+    def observed(self) -> list[Observation]:
+        """The observations with what deployers announced, without probes."""
+        content, ledger = self.content, self.ledger
+        seen = (one for key in content.keys if (one := content.observe(key, self.now)) is not None)
+        return [
+            ledger.as_announced(one)
+            if ledger is not None and ledger.announces(one.daemonset)
+            else one
+            for one in seen
+            if not competing_controller.is_probe(one.daemonset.raw)
+        ]
+
+    def counting(self, keys: Set[Key], owners: Owners) -> list[Observation]:
+        """The observations with what counts: a service announces each DaemonSet that it applies."""
+        ledger = self.ledger
+        return [
+            ledger.as_announced(one)
+            if ledger is not None
+            and not ledger.announces(one.daemonset)
+            and agents.owner(one) in owners.sources
+            else one
+            for one in self.observed()
+            if one.daemonset.key in keys
+        ]
+
+    async def fill_nodes(
+        self,
+        daemonsets: Collection[DaemonSet],
+        selections: Sequence[Selection],
+        say: Callable[[str], None],
+    ) -> bool:
+        """Lists nodes and the selected pods, and all pods if others may have the place of a pod of
+        these DaemonSets. False without permission to list nodes; `say` receives the warning. Raises
+        ClusterError.
+        """
+        if unseen := await self._fill(selections):
+            say(
+                f"{unseen}: nodes without a pod are not shown, and health is that of the "
+                "DaemonSet's status (docs/guides/permissions.md#read-access has the ClusterRole)"
+            )
+        keys = {daemonset.key for daemonset in daemonsets}
+        if selections != (BRIEF,) and any(
+            needs_others(one) for one in self.observed() if one.daemonset.key in keys
+        ):
+            await self._fill((BRIEF,))
+        return not unseen
+
+    async def _fill(self, selections: Sequence[Selection]) -> str:
+        """Lists nodes, and the pods of these lists; neither without lists. The message of a server
+        that forbids the list of nodes, else empty. Raises ClusterError.
+        """
+        if not selections:
+            return ""
+        cluster, content = self.cluster, self.content
+        nodes, pods = await asyncio.gather(
+            _nodes(cluster), asyncio.gather(*(cluster.list(POD, which) for which in selections))
+        )
+        content.replace(POD, (body for listing in pods for body in listing.items), "")
+        if isinstance(nodes, errors.Forbidden):
+            return nodes.server_message
+        content.replace(NODE, nodes.items, nodes.version)
+        return ""
+
+
+async def _begun(cluster: ClusterReader, state_namespace: str, now: float) -> _Lists:
+    """The lists of DaemonSets and revisions, without nodes and pods. Raises ClusterError."""
+    content = cache.Cache()
+    ledger = await _ledger(cluster, state_namespace)
+    if ledger is not None:
+        content.attested = ledger.attested
+    kinds = DAEMONSET, CONTROLLER_REVISION
+    lists = await asyncio.gather(*(cluster.list(resource) for resource in kinds))
+    for resource, listing in zip(kinds, lists, strict=True):
+        content.replace(resource, listing.items, listing.version)
+    for resource in (NODE, POD):
+        content.replace(resource, (), "")
+    return _Lists(cluster, ledger, content, now)
 
 
 def _inside(scope: AgentScope, seen: Sequence[Observation]) -> list[Observation]:
@@ -127,49 +188,11 @@ def _inside(scope: AgentScope, seen: Sequence[Observation]) -> list[Observation]
     return [one for one in seen if one.daemonset.key in chosen]
 
 
-async def _fill(content: cache.Cache, cluster: ClusterReader) -> None:
-    """Lists DaemonSets and revisions into a cache, without nodes and pods. Raises ClusterError."""
-    kinds = DAEMONSET, CONTROLLER_REVISION
-    lists = await asyncio.gather(*(cluster.list(resource) for resource in kinds))
-    for resource, listing in zip(kinds, lists, strict=True):
-        content.replace(resource, listing.items, listing.version)
-    for resource in (NODE, POD):
-        content.replace(resource, (), "")
-
-
-async def _fill_nodes(
-    content: cache.Cache, cluster: ClusterReader, selections: Sequence[Selection]
-) -> str:
-    """Lists nodes, and the pods of these lists; neither without lists. The message of a server that
-    forbids the list of nodes, else empty. Raises ClusterError.
-    """
-    if not selections:
-        return ""
-    nodes, pods = await asyncio.gather(
-        _nodes(cluster), asyncio.gather(*(cluster.list(POD, which) for which in selections))
-    )
-    content.replace(POD, (body for listing in pods for body in listing.items), "")
-    if isinstance(nodes, errors.Forbidden):
-        return nodes.server_message
-    content.replace(NODE, nodes.items, nodes.version)
-    return ""
-
-
 async def _nodes(cluster: ClusterReader) -> Listing | errors.Forbidden:
     try:
         return await cluster.list(NODE, BRIEF)
     except errors.Forbidden as error:
         return error
-
-
-def _observed(content: cache.Cache, ledger: StoredLedger | None, now: float) -> list[Observation]:
-    """The observations with what deployers announced, without probes."""
-    seen = (one for key in content.keys if (one := content.observe(key, now)) is not None)
-    return [
-        ledger.as_announced(one) if ledger is not None and ledger.announces(one.daemonset) else one
-        for one in seen
-        if not competing_controller.is_probe(one.daemonset.raw)
-    ]
 
 
 def _is_staged(daemonset: DaemonSet) -> bool:
