@@ -44,11 +44,11 @@ EXPLAINED = Path(__file__).with_name("explained.toml")
 PACKAGES = {
     "gitops_ds/daemonset": "tests/daemonset",
     "gitops_ds/rollouts/decisions": "tests/rollouts",
-    "gitops_ds/rollouts/causes": "tests/rollouts",
-    "gitops_ds/rollouts/staging": "tests/rollouts",
-    "gitops_ds/rollouts/approvals": "tests/rollouts",
-    "gitops_ds/rollouts/reverts": "tests/rollouts",
-    "gitops_ds/rollouts/waves": "tests/rollouts",
+    "gitops_ds/rollouts/causes": "tests/staging",
+    "gitops_ds/rollouts/staging": "tests/staging",
+    "gitops_ds/rollouts/approvals": "tests/staging",
+    "gitops_ds/rollouts/reverts": "tests/staging",
+    "gitops_ds/rollouts/waves": "tests/staging",
     "gitops_ds/deploy/plan": "tests/plan",
     "gitops_ds/ownership": "tests/plan",
 }

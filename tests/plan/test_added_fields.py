@@ -12,7 +12,7 @@ from gitops_ds.ownership.ignore_differences import IgnoreRule
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import AddedFields, ApplyOptions, PlanContext
 from gitops_ds.rollouts.state import keys
-from tests.rollouts.staged_objects import KEY, live_object, manifest
+from tests.staging.staged_objects import KEY, live_object, manifest
 
 AGENT = 'k:{"name":"agent"}'
 NODE, HOST, TWO = {"f:nodeName": {}}, {"f:hostname": {}}, {"f:nodeName": {}, "f:hostname": {}}

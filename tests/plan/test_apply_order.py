@@ -8,7 +8,7 @@ from gitops_ds.core.change import Change, Operation
 from gitops_ds.core.objects import Key
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.plan import apply_order
-from tests.rollouts.staged_objects import KEY, manifest
+from tests.staging.staged_objects import KEY, manifest
 
 WEBHOOKS = "admissionregistration.k8s.io"
 

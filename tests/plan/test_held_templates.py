@@ -14,7 +14,7 @@ from gitops_ds.deploy.plan import refusals
 from gitops_ds.ownership import refused_writes
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import ApplyOptions, PlanContext
-from tests.rollouts.staged_objects import KEY, bundle, live_object, manifest
+from tests.staging.staged_objects import KEY, bundle, live_object, manifest
 
 BAD, GOOD, BESIDE = "b" * 40, "a" * 40, "c" * 40
 CAUSE = TemplateCause("new", BAD, commits=(GOOD,))

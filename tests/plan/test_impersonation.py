@@ -20,7 +20,7 @@ from gitops_ds.testing import simulator
 from gitops_ds.testing.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan import world
 from tests.plan.world import World, config_map, daemonset
-from tests.rollouts.staged_objects import manifest
+from tests.staging.staged_objects import manifest
 
 play = world.play
 

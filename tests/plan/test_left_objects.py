@@ -19,7 +19,7 @@ from gitops_ds.deploy.plan.deletions import Leaving
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import ApplyOptions, Guards, OtherOwners, PlanContext, Policy
 from gitops_ds.rollouts.state import keys
-from tests.rollouts.staged_objects import KEY, bundle, manifest
+from tests.staging.staged_objects import KEY, bundle, manifest
 
 SPACE, OTHER_SPACE = Key("", "Namespace", "", "infra"), Key("", "Namespace", "", "other")
 DEFINITION = Key("apiextensions.k8s.io", "CustomResourceDefinition", "", "probes.example.com")

@@ -28,7 +28,7 @@ from gitops_ds.ownership.options import (
     OtherOwners,
     PlanContext,
 )
-from tests.rollouts.staged_objects import KEY, bundle, live_object, manifest, own, template
+from tests.staging.staged_objects import KEY, bundle, live_object, manifest, own, template
 
 
 def stored(tag: str, **more: Any) -> dict[str, Any]:

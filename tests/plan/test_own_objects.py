@@ -16,7 +16,7 @@ from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import ApplyOptions, PlanContext
 from gitops_ds.ownership.own_objects import OwnAccount
 from gitops_ds.ownership.permissions import AllowList
-from tests.rollouts.staged_objects import bundle, manifest
+from tests.staging.staged_objects import bundle, manifest
 
 RBAC, FLOW = "rbac.authorization.k8s.io", "flowcontrol.apiserver.k8s.io"
 ADMISSION = "admissionregistration.k8s.io"

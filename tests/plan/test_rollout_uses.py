@@ -17,7 +17,7 @@ from gitops_ds.deploy.plan import planner, rollout_uses
 from gitops_ds.ownership.object_owner import Stamp
 from gitops_ds.ownership.options import ApplyOptions, Guards, Limit, PlanContext
 from gitops_ds.rollouts.state import keys
-from tests.rollouts.staged_objects import KEY, bundle, live, live_object, manifest, target
+from tests.staging.staged_objects import KEY, bundle, live, live_object, manifest, target
 
 CONFIG = Key("", "ConfigMap", "infra", "settings")
 SECRET = Key("", "Secret", "infra", "settings")

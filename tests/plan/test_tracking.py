@@ -19,7 +19,7 @@ from gitops_ds.ownership.permissions import Impersonation
 from gitops_ds.testing import simulator
 from tests.plan import world
 from tests.plan.world import PRUNING, World, config_map, daemonset
-from tests.rollouts.staged_objects import manifest
+from tests.staging.staged_objects import manifest
 
 play = world.play
 

@@ -24,7 +24,7 @@ from gitops_ds.kube.apimachinery import revisions
 from gitops_ds.rollouts.approvals import waiting_stages
 from gitops_ds.rollouts.causes import template_digests, template_files
 from gitops_ds.rollouts.state import keys, proofs
-from tests.rollouts.staged_objects import (
+from tests.staging.staged_objects import (
     KEY,
     bundle,
     live,

@@ -27,8 +27,8 @@ from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.rollouts.staging import targets
 from gitops_ds.rollouts.staging.targets import Target, TargetKind, TargetView, WantedTemplate
 from gitops_ds.rollouts.state import halted_templates, keys, proofs
-from tests.rollouts.staged_objects import live_object, manifest, own, template
-from tests.rollouts.staged_objects import target as target_revision
+from tests.staging.staged_objects import live_object, manifest, own, template
+from tests.staging.staged_objects import target as target_revision
 
 DAY = 86_400.0
 NOW = 100 * DAY

@@ -25,7 +25,7 @@ from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.rollouts.staging import template_history
 from gitops_ds.rollouts.staging.git_template import GitTemplate
 from gitops_ds.rollouts.state import keys, proofs
-from tests.rollouts.staged_objects import (
+from tests.staging.staged_objects import (
     KEY,
     OWNED,
     live,

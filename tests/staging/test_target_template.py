@@ -12,7 +12,7 @@ from gitops_ds.core.objects import Key
 from gitops_ds.core.sources.bundle import Manifest
 from gitops_ds.core.values import replace
 from gitops_ds.deploy.plan import planner
-from tests.rollouts.staged_objects import KEY, live, live_object, manifest, own, target
+from tests.staging.staged_objects import KEY, live, live_object, manifest, own, target
 
 TWO = target("2")
 PROMOTED = target("2", promoted=True)

@@ -28,7 +28,7 @@ from gitops_ds.rollouts.causes import template_digests
 from gitops_ds.rollouts.staging import git_template, staging
 from gitops_ds.rollouts.staging.staging import StagedBundle
 from gitops_ds.rollouts.state import keys, proofs, target_revisions
-from tests.rollouts.staged_objects import (
+from tests.staging.staged_objects import (
     KEY,
     bundle,
     live,

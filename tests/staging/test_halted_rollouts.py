@@ -23,7 +23,7 @@ from gitops_ds.core.values import replace
 from gitops_ds.rollouts.causes import template_digests, template_files
 from gitops_ds.rollouts.reverts import halted_rollouts
 from gitops_ds.rollouts.state import keys, proofs
-from tests.rollouts.staged_objects import KEY, bundle, live, live_object, manifest, target, template
+from tests.staging.staged_objects import KEY, bundle, live, live_object, manifest, target, template
 
 HALT = Halt(1000.0, "canary", "CrashLoopBackOff on n1")
 HALTED = RolloutRecord(halt=HALT)

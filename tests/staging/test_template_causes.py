@@ -28,7 +28,7 @@ from gitops_ds.rollouts.causes import template_causes, template_digests
 from gitops_ds.rollouts.causes.template_causes import BranchLine, WantedCause
 from gitops_ds.rollouts.staging import git_template
 from gitops_ds.rollouts.state import halted_templates, keys
-from tests.rollouts.staged_objects import KEY, bundle, live, live_object, manifest
+from tests.staging.staged_objects import KEY, bundle, live, live_object, manifest
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
 OWN, SHARED, OTHER = "agents/agent/ds.yaml", "clusters/main.yaml", "agents/other/ds.yaml"

@@ -9,7 +9,7 @@ from gitops_ds.core.sources.bundle import ClusterFacts, Origin, Pointer
 from gitops_ds.core.sources.file_places import by_place, files_at
 from gitops_ds.core.values import replace
 from gitops_ds.rollouts.causes import template_files
-from tests.rollouts.staged_objects import bundle, manifest
+from tests.staging.staged_objects import bundle, manifest
 
 FILES = frozenset({"agents/agent", "agents/agent/daemonset.yaml"})
 
