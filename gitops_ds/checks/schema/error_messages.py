@@ -329,7 +329,7 @@ def _type(validator: Any, kinds: Any, instance: Any, schema: Any) -> Iterator[An
     from jsonschema import Draft202012Validator
 
     yield from Draft202012Validator.VALIDATORS["type"](validator, kinds, instance, schema)
-    if kinds == ["integer", "string"] and isinstance(instance, int):  # an IntOrString
+    if kinds == ["integer", "string"] and not isinstance(instance, str):  # an IntOrString
         yield from _format(validator, "int32", instance, schema)
 
 
@@ -342,7 +342,8 @@ def _format(_validator: Any, name: str, instance: Any, _schema: Any) -> Iterator
         if name == "byte" and not fastcheck.is_base64(instance):
             yield _error("is not valid base64: encode it, or use stringData")
     elif (
-        isinstance(instance, int)
+        # An integer of more than 64 bits is a float, as in JSON.
+        isinstance(instance, (int, float))
         and name in ("int32", "int64")
         and not fastcheck.in_range(name, instance)
     ):

@@ -114,7 +114,7 @@ class Checks:
         return _mapping(_anything if rest is True else self._compile(rest))
 
 
-def in_range(name: str, value: int) -> bool:
+def in_range(name: str, value: float) -> bool:
     """Whether a number is in the range of `int32` or `int64`."""
     return -_RANGES[name] <= value < _RANGES[name]
 
