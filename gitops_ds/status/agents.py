@@ -27,7 +27,7 @@ from gitops_ds.deploy import source_status_store, state_store
 from gitops_ds.kube.apimachinery import request_costs, revisions, timestamps
 from gitops_ds.ownership import object_owner
 from gitops_ds.rollouts.state import proofs
-from gitops_ds.rollouts.views import staged_rollouts
+from gitops_ds.rollouts.views import rollout_tracker, staged_rollouts
 from gitops_ds.rollouts.views.staged_rollouts import StagedRollout
 from gitops_ds.status import health
 
@@ -339,11 +339,41 @@ def commit_of(agent: Agent) -> str:
     return agent.seen.daemonset.annotations.get(names.COMMIT, "")
 
 
+def rollout_commit(
+    seen: Observation, state: DeployerState, rollout: StagedRollout | None
+) -> CommitId:
+    """The commit of the template that nodes get: of a staged rollout, or of the DaemonSet. Empty
+    for an edit in the cluster, and for a copy.
+
+    `state` may be older than the DaemonSet: a commit that it does not have yet is a new one.
+    """
+    daemonset, applied = seen.daemonset, state.generations.get(seen.daemonset.key)
+    commit = CommitId(daemonset.annotations.get(names.COMMIT, "") if owner(seen) else "")
+    if rollout is not None or applied is None or applied.commit != commit:
+        return commit
+    is_compared = daemonset.generation == applied.generation
+    commits = state.commits.get(daemonset.key)
+    if commits is None:
+        return commit if is_compared else CommitId("")
+    template = (rollout_tracker.current_revision(seen) or daemonset).template
+    recorded = commits.get(proofs.identity(template), "")
+    # a correction that the state does not have yet gives the template of the commit again
+    return CommitId(recorded if is_compared or recorded == commit else "")
+
+
 def is_foreign(agent: Agent) -> bool:
     """Whether the DaemonSet has a template that no commit gave it, by an edit in the cluster."""
     commits = agent.state.commits.get(agent.key)
     template = agent.seen.daemonset.template
     return commits is not None and bool(template) and proofs.identity(template) not in commits
+
+
+def is_edited(agent: Agent) -> bool:
+    """Whether nodes get a template of an edit in the cluster in place of that of its commit: it is
+    not compared yet, or it is uncorrected drift.
+    """
+    is_drift = agent.key in agent.state.drift and is_foreign(agent)
+    return agent.rollout is None and (changed_since(agent) or is_drift)
 
 
 def requests_of(agent: Agent) -> Mapping[str, int]:

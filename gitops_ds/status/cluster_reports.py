@@ -29,7 +29,7 @@ from gitops_ds.core.sources.source_status import Condition, SourceStatus
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import timestamps
 from gitops_ds.rollouts.waves.cluster_waves import ClusterReports
-from gitops_ds.status.agents import Agent
+from gitops_ds.status.agents import Agent, is_edited
 
 COUNTS_EVERY = 60.0  # seconds between two reports that differ in counts and messages only
 _WELL = frozenset((HealthState.HEALTHY, HealthState.DEGRADED))
@@ -123,13 +123,17 @@ def _essence(one: ClusterReport) -> object:
 
 def _judge(inputs: ReportInput) -> tuple[ClusterState, str]:
     status, state = inputs.status, inputs.state
+    edited = {agent.key for agent in inputs.agents if is_edited(replace(agent, state=state))}
     for agent in inputs.agents:
-        if agent.health.state is HealthState.FAILED:
+        if agent.health.state is HealthState.FAILED and agent.key not in edited:
             return ClusterState.FAILED, texts.words(f"{agent.key}: {agent.health.message}")
     applied = status.applied
     whole = applied is not None and applied == state.last_good == state.last_attempted
     if status.condition not in _CURRENT or not whole:
         return ClusterState.PROGRESSING, texts.words(status.message)
+    if edited:
+        key = min(edited)
+        return ClusterState.PROGRESSING, f"{key} has a template of an edit in the cluster"
     waiting = sorted(inputs.daemonsets - {agent.key for agent in inputs.agents})
     late = [*waiting, *(agent.key for agent in inputs.agents if not _is_well(inputs, agent))]
     if late:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from weakref import WeakSet
 
 from gitops_ds.controller.observer import Observer
-from gitops_ds.core import names
 from gitops_ds.core.decision import CreatePod, Observation
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.errors import BadRequest, ClusterError, Forbidden, Invalid
@@ -255,14 +254,11 @@ class StatusTracker:
         agent: Agent | None = None
         if seen is not None:
             owner = fleet_agents.owner(seen)
+            state = states.get(owner, NOTHING)
             rollout = staged_rollouts.read(seen, self.observer.rollouts.inputs)
-            agent = Agent(
-                seen,
-                self._judged(before, seen, rollout),
-                states.get(owner, NOTHING),
-                self._sources().get(owner),
-                rollout=rollout,
-            )
+            commit = fleet_agents.rollout_commit(seen, state, rollout)
+            judged = self._judged(before, seen, rollout, commit)
+            agent = Agent(seen, judged, state, self._sources().get(owner), rollout=rollout)
         elif (
             by := next((id for id, state in states.items() if key in state.inventory), None)
         ) is not None:
@@ -277,7 +273,11 @@ class StatusTracker:
         return set() if _same(before, agent) else {key}
 
     def _judged(
-        self, before: Agent | None, seen: Observation, rollout: StagedRollout | None
+        self,
+        before: Agent | None,
+        seen: Observation,
+        rollout: StagedRollout | None,
+        commit: CommitId,
     ) -> Health:
         key = seen.daemonset.key
         memory = self._memory(key)
@@ -286,7 +286,7 @@ class StatusTracker:
         judged = health.follow(memory.course, seen, scope)
         memory.course = judged.course
         memory.rollout, events = rollout_tracker.follow(
-            memory.rollout, RolloutView(seen, judged.health, rollout), self._since
+            memory.rollout, RolloutView(seen, judged.health, commit, rollout), self._since
         )
         for event in events:
             self._emit(event)
@@ -326,7 +326,7 @@ class StatusTracker:
     def _publish_health(self, before: Agent | None, agent: Agent) -> None:
         was, daemonset = before.health.state if before else None, agent.seen.daemonset
         if was is not agent.health.state:
-            commit = CommitId(daemonset.annotations.get(names.COMMIT, ""))
+            commit = fleet_agents.rollout_commit(agent.seen, agent.state, agent.rollout)
             self._emit(
                 HealthChanged(agent.seen.now, agent.key, daemonset.uid, was, agent.health, commit)
             )

@@ -16,7 +16,7 @@ from gitops_ds.core import names
 from gitops_ds.core.change import Change, Operation
 from gitops_ds.core.daemonset import DaemonSet
 from gitops_ds.core.decision import Observation
-from gitops_ds.core.deployer_state import DeployerState
+from gitops_ds.core.deployer_state import DeployerState, Generation
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.events.commits import CommitRejected, CommitWaits, NewCommit
 from gitops_ds.core.events.deployer import Applied, Reconciled, ReconcileFailed
@@ -66,7 +66,7 @@ TAKEN_UP_LATER = Health(
 
 
 def agent(key: Key, commit: str, health: Health) -> Agent:
-    body = DaemonSet(key, "uid", {}, {}, (), annotations={names.COMMIT: commit})
+    body = DaemonSet(key, "uid", {}, {}, (), annotations={names.COMMIT: commit}, generation=1)
     return Agent(Observation(0.0, body, ()), health, DeployerState())
 
 
@@ -341,6 +341,19 @@ def test_a_commit_that_is_rolled_out_is_overtaken_by_the_one_that_waited() -> No
     states = [(name, state) for name, state, _ in forge.look(agent(A, TWO, WELL))]
     assert ("1", "canceled") in states
     assert ("2", "success") in states
+
+
+def test_the_failure_of_an_edit_in_the_cluster_is_not_that_of_the_commit() -> None:
+    forge = Forge()
+    forge.handle(new(ONE), wrote(A), ended(ONE))
+    state = DeployerState(generations={A: Generation(1, ONE)})
+    applied = replace(agent(A, ONE, BROKEN), state=state)
+    edit = replace(applied.seen.daemonset, generation=2)
+    edited = replace(applied, seen=replace(applied.seen, daemonset=edit))
+    forge.look(edited)
+    assert forge.known[ONE].step is StageKind.ROLLING
+    forge.look(applied)
+    assert forge.known[ONE].step is StageKind.FAILED
 
 
 def test_a_pass_that_only_a_person_can_help_has_failed() -> None:

@@ -9,6 +9,7 @@ from gitops_ds.core import names
 from gitops_ds.core.deployer_state import DeployerState
 from gitops_ds.core.events.base import Event
 from gitops_ds.core.health import Health, HealthState
+from gitops_ds.core.objects import CommitId
 from gitops_ds.core.rollouts.staged_rollout import StageApproval
 from gitops_ds.rollouts.state import keys, rollout_annotations, target_revisions
 from gitops_ds.rollouts.views import rollout_tracker, staged_rollouts
@@ -66,7 +67,8 @@ class Watched:
         staged = staged_rollouts.read(seen)
         judged = health.follow(self.marker, seen, FaultScope(rollout=staged))
         self.marker = judged.course
-        view = RolloutView(seen, judged.health, staged)
+        commit = CommitId(seen.daemonset.annotations.get(names.COMMIT, ""))
+        view = RolloutView(seen, judged.health, commit, staged)
         self.rollout, events = rollout_tracker.follow(self.rollout, view, 0.0)
         self.events += events
         self.states.append(judged.health.state)

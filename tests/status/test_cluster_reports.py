@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.core.deployer_state import DeployerState, Generation
+from gitops_ds.core.deployer_state import DeployerState, Generation, KnownDrift
 from gitops_ds.core.health import Health
 from gitops_ds.core.objects import CommitId
 from gitops_ds.core.rollouts import cluster_report
@@ -22,6 +22,7 @@ from gitops_ds.core.rollouts.cluster_report import (
     ClusterState,
     ProvedCommit,
 )
+from gitops_ds.core.skip_reasons import DriftPolicy
 from gitops_ds.core.sources.source_status import Condition, SourceStatus
 from gitops_ds.core.values import replace
 from gitops_ds.kube.apimachinery import timestamps
@@ -86,6 +87,28 @@ def test_an_applied_commit_with_every_agent_healthy_is_proved() -> None:
 )
 def test_an_unhealthy_agent_proves_nothing(health: Health, state: ClusterState) -> None:
     assert state_of(inputs(agent(A, TWO, health), agent(B, ONE, WELL))) is state
+
+
+@pytest.mark.parametrize("health", [WELL, BROKEN])
+@pytest.mark.parametrize("known", [False, True], ids=["not compared yet", "drift"])
+def test_an_edit_in_the_cluster_neither_proves_nor_fails_a_commit(
+    health: Health, known: bool
+) -> None:
+    other = agent(B, ONE, WELL)
+    first = agent(A, TWO, health)
+    template = {"spec": {"containers": [{"name": "a", "image": "edited"}]}}
+    daemonset = replace(first.seen.daemonset, generation=2, template=template)
+    first = replace(first, seen=replace(first.seen, daemonset=daemonset))
+    drift = {A: KnownDrift(DriftPolicy.HOLD, 0.0, "edited")} if known else {}
+    generations = {**STATE.generations, A: Generation(2 if known else 1, TWO)}
+    commits = {A: {"another template": TWO}}
+    state = replace(STATE, drift=drift, generations=generations, commits=commits)
+    before = cluster_reports.report(inputs(), None, 1000.0)
+    result = cluster_reports.report(inputs(first, other, state=state), before, 2000.0)
+    assert (result.state, result.proved) == (ClusterState.PROGRESSING, before.proved)
+    assert result.message == f"{A} has a template of an edit in the cluster"
+    broken = inputs(first, agent(B, ONE, BROKEN), state=state)
+    assert state_of(broken) is ClusterState.FAILED
 
 
 def test_watches_that_are_behind_prove_nothing() -> None:

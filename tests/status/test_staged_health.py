@@ -183,7 +183,7 @@ def test_the_start_counts_the_nodes_whose_earlier_pod_is_ending_already() -> Non
     ending, *old = (replace(pod, hash="old") for pod in seen.pods[:4])
     seen = replace(seen, pods=(replace(ending, terminating=True), *old, *seen.pods[4:]))
     before = TrackedRollout(seen.daemonset.uid, CommitId(""), "old", 0.0, open=False)
-    _, events = rollout_tracker.follow(before, RolloutView(seen, agent.health), 0.0)
+    _, events = rollout_tracker.follow(before, RolloutView(seen, agent.health, CommitId("")), 0.0)
     assert [event.nodes for event in events if isinstance(event, RolloutStarted)] == [4]
 
 
@@ -194,7 +194,7 @@ def test_the_completion_is_reported_with_the_number_of_the_revision() -> None:
     found = list[tuple[str, int]]()
     for number in (0, 0, 2):  # the DaemonSet controller numbers it after the promotion
         revisions = tuple(replace(revision, number=number) for revision in agent.seen.revisions)
-        view = RolloutView(replace(agent.seen, revisions=revisions), agent.health)
+        view = RolloutView(replace(agent.seen, revisions=revisions), agent.health, CommitId(""))
         before, events = rollout_tracker.follow(before, view, 0.0)
         found += [
             (event.definition.kind, event.revision)

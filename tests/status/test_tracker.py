@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 
 from gitops_ds.core import names
-from gitops_ds.core.deployer_state import DeployerState
-from gitops_ds.core.events.base import Decided
+from gitops_ds.core.deployer_state import DeployerState, Generation
+from gitops_ds.core.events.agents import HealthChanged, RolloutCompleted, RolloutStarted
+from gitops_ds.core.events.base import Decided, Event
 from gitops_ds.core.events.deployer import Reconciled
 from gitops_ds.core.health import HealthState
 from gitops_ds.core.objects import DAEMONSET, CommitId, Key
 from gitops_ds.core.sources.source_status import Condition, SourceStatus
+from gitops_ds.rollouts.state import proofs
 from gitops_ds.status import agents
 from gitops_ds.status.tracker import OLDEST_PICTURE, Changes
 from tests.simulator.setup import KEY, daemonset, set_up
@@ -124,6 +126,60 @@ async def test_a_reconciliation_changes_the_state_of_agents_and_evaluates_none()
         (after,) = tracker.agents()
         assert after.seen is before.seen
         assert (after.state, after.source) == (states["fleet"], sources["fleet"])
+
+
+async def test_the_events_of_a_rollout_name_the_commit_that_gave_the_template() -> None:
+    first, second = CommitId("a" * 40), CommitId("b" * 40)
+    body = daemonset()
+    body["metadata"] |= {
+        "labels": {names.OWNER_LABEL: "fleet"},
+        "annotations": {names.COMMIT: first},
+    }
+    states, events = {"fleet": DeployerState()}, list[Event]()
+    identity = proofs.identity(body["spec"]["template"])
+
+    def compared(generation: int) -> None:
+        states["fleet"] = DeployerState(
+            inventory=frozenset({KEY}),
+            generations={KEY: Generation(generation, first)},
+            commits={KEY: {identity: first}},
+        )
+
+    async with (
+        set_up(3, body) as there,
+        tracked(there, states=lambda: states, emit=events.append),
+    ):
+
+        async def rollout() -> list[CommitId]:
+            await asyncio.sleep(60)
+            rollouts = [e for e in events if isinstance(e, RolloutStarted | RolloutCompleted)]
+            events.clear()
+            return [event.commit for event in rollouts]
+
+        assert await rollout() == [first, first], "the state does not have the apply yet"
+        compared(generation=1)
+        await there.edit("edited")
+        assert await rollout() == ["", ""]
+        await there.edit("agent:1")
+        assert await rollout() == [first, first], "corrected, and the state does not have it yet"
+        await there.edit("kept")
+        compared(generation=4)
+        assert await rollout() == ["", ""], "an edit that the comparison left"
+        metadata = {"annotations": {names.COMMIT: second}}
+        await there.people.patch(DAEMONSET, "default", "agent", {"metadata": metadata})
+        await there.edit("agent:2")
+        assert await rollout() == [second, second]
+
+
+async def test_the_events_of_a_copy_name_no_commit() -> None:
+    body = daemonset()
+    body["metadata"]["annotations"] = {names.COMMIT: "a" * 40}
+    events = list[Event]()
+    async with set_up(3, body) as there, tracked(there, emit=events.append):
+        await asyncio.sleep(60)
+    found = [event for event in events if isinstance(event, RolloutStarted | HealthChanged)]
+    assert found
+    assert {event.commit for event in found} == {""}
 
 
 async def test_on_a_picture_that_is_too_old_no_agent_is_in_sync() -> None:

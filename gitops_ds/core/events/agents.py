@@ -132,6 +132,11 @@ class CommitArrived(AgentEvent, frozen=True):
         return f"{short(self.commit)} {self.subject}".rstrip()
 
 
+def _revision(commit: CommitId, number: int) -> str:
+    """The commit, if one gave the template, and the revision."""
+    return f"{short(commit)}: revision {number}" if commit else f"revision {number}"
+
+
 class RolloutStarted(AgentEvent, frozen=True):
     """`nodes` nodes run another template than the DaemonSet's; for a new agent, the template is its
     first one.
@@ -148,7 +153,7 @@ class RolloutStarted(AgentEvent, frozen=True):
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
         return (
-            f"{short(self.commit)}: revision {self.revision}; "
+            f"{_revision(self.commit, self.revision)}; "
             f"{counted(self.nodes, 'node runs', 'nodes run')} an earlier one"
         )
 
@@ -173,7 +178,7 @@ class RolloutCompleted(AgentEvent, frozen=True):
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
         return (
-            f"{short(self.commit)}: revision {self.revision} runs on "
+            f"{_revision(self.commit, self.revision)} runs on "
             f"{counted(self.nodes, 'node')}, after {self.seconds:.0f} s"
         )
 
@@ -204,7 +209,7 @@ class RolloutFailed(AgentEvent, frozen=True):
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
-        return f"{short(self.commit)}: revision {self.revision}: {self.message}"
+        return f"{_revision(self.commit, self.revision)}: {self.message}"
 
     def notice(self) -> Notice | None:
         """The content of the notification."""

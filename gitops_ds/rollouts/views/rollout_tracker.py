@@ -33,10 +33,13 @@ class TrackedRollout(msgspec.Struct, frozen=True):
 
 
 class RolloutView(msgspec.Struct, frozen=True):
-    """A rollout as observed: its observation, its health, and the staged rollout in progress."""
+    """A rollout as observed: its observation, its health, its commit (empty for an edit in the
+    cluster), and the staged rollout in progress.
+    """
 
     seen: Observation
     health: Health
+    commit: CommitId
     staged: StagedRollout | None = None
 
     @property
@@ -88,7 +91,7 @@ def follow(
                 daemonset.annotations.get(names.CHANGE_CAUSE, ""),
             )
         )
-    whose = seen.now, daemonset.key, daemonset.uid, commit, number
+    whose = seen.now, daemonset.key, daemonset.uid, view.commit, number
     if hash != before.revision:
         now = replace(now, revision=hash, began=seen.now, open=True, failed=False)
         events.append(

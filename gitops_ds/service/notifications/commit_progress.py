@@ -29,7 +29,7 @@ from gitops_ds.core.rollouts.template_cause import TemplateCause
 from gitops_ds.core.skip_reasons import SkipReason
 from gitops_ds.forges.contract import StatusState
 from gitops_ds.status import cluster_reports
-from gitops_ds.status.agents import Agent
+from gitops_ds.status.agents import Agent, is_edited
 
 _WAITING = (SkipReason.WAITS, SkipReason.FINISH_FIRST)
 
@@ -268,13 +268,15 @@ def _stage(
             if later
             else CommitStage(StageKind.DONE, words="applied")
         )
-    if failed := next((agent for agent in own if agent.health.state is HealthState.FAILED), None):
-        return CommitStage(StageKind.FAILED, words=f"{_name(failed)}: {failed.health.message}")
+    edited = [agent for agent in own if is_edited(agent)]
+    failed = (agent for agent in own if agent.health.state is HealthState.FAILED)
+    if broken := next((agent for agent in failed if agent not in edited), None):
+        return CommitStage(StageKind.FAILED, words=f"{_name(broken)}: {broken.health.message}")
     done, all = (
         sum(agent.health.node_counts.updated for agent in own),
         sum(sum(msgspec.structs.astuple(agent.health.node_counts)) for agent in own),
     )
-    if unseen or not cluster_reports.all_well(own):
+    if unseen or edited or not cluster_reports.all_well(own):
         return CommitStage(
             StageKind.ROLLING,
             (done * 10 // all if all else 0) + 11 * _passed(own),
