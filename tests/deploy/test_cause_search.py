@@ -224,6 +224,51 @@ def test_the_cause_is_the_commit_of_the_branch_that_changed_the_template(
     play(script, upstream)
 
 
+def exchange(upstream: Upstream, *commits: tuple[int, str]) -> None:
+    """Commits the agent with these tags, each in one of the files `a` and `b`, and the other agent
+    in the other one, as far as the base has it.
+    """
+    for number, (tag, file) in enumerate(commits, 1):
+        other = "b" if file == "a" else "a"
+        contents = {f"{file}.json": of("agent", tag), f"{other}.json": of("beside", 1)}
+        upstream.commit(contents, f"{number}: {tag} in {file}")
+
+
+@pytest.mark.parametrize(
+    ("commits", "expected"),
+    [
+        ([(2, "a"), (1, "a"), (1, "b")], "2: 1 in a"),
+        ([(2, "a"), (2, "b")], "1: 2 in a"),
+        ([(1, "b"), (2, "b"), (2, "a")], "2: 2 in b"),
+        ([(1, "b"), (2, "b"), (3, "b"), (3, "a"), (3, "b")], "3: 3 in b"),
+        ([(2, "a"), (3, "b")], "2: 3 in b"),
+        ([(2, "a"), (1, "b"), (1, "a")], "2: 1 in b"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(f"{n}{f}" for n, f in value),
+)
+@pytest.mark.parametrize("words", [0, 3], ids=["adjacent", "beside other commits"])
+def test_the_cause_is_found_before_a_commit_that_exchanges_two_files(
+    tmp_path: Path, commits: list[tuple[int, str]], expected: str, words: int
+) -> None:
+    """A commit in the other file, at which the agent was there."""
+    upstream = Upstream(tmp_path / "fleet.git")
+    base = {"a.json": of("agent", 1), "b.json": of("beside", 1), "c.json": of("another", 0)}
+    upstream.commit(base, "base")
+
+    async def script(finder: BranchScene) -> None:
+        state = await finder.state()
+        exchange(upstream, *commits)
+        for number in range(words):
+            upstream.commit({"c.json": of("another", number + 1)}, "another")
+        subject, _, exact = await finder.found(DeployerState())
+        assert (subject, exact) == (expected, True), "a first installation"
+        if commits[-1][0] != 1:  # else the template is the recorded one
+            subject, _, exact = await finder.found(state)
+            assert (subject, exact) == (expected, True)
+
+    play(script, upstream)
+
+
 def test_a_first_installation_names_the_commit_of_the_template_and_not_the_head(
     upstream: Upstream,
 ) -> None:

@@ -34,8 +34,9 @@ class TemplateCause(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class RenderedCommit(msgspec.Struct, frozen=True):
     """What a commit makes of the files: the digest of each manifest, and of the template of each
-    DaemonSet.
+    DaemonSet, and the file of each.
     """
 
     manifests: Mapping[Key, Digest]
     templates: Mapping[Key, str]
+    files: Mapping[Key, str] = msgspec.field(default_factory=dict)

@@ -8,8 +8,8 @@ files; they are rendered, the newest first, until one has another template. Pure
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from itertools import zip_longest
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,7 +38,8 @@ Rendered = Mapping[CommitId, RenderedCommit]
 class WantedCause(msgspec.Struct, frozen=True):
     """A template whose commit is not known yet.
 
-    `source` is its digest, `places` are the files and directories that can change it. `before` is
+    `source` is its digest, `places` are the files and directories that can change it, `file` is its
+    own. `before` is
     the record of the template before, None if unknown. A revert restores the template with the
     digest `goal` (None: unknown), the last applied one that was not halted; `skips_before`: the
     one before was halted, or never applied.
@@ -49,6 +50,7 @@ class WantedCause(msgspec.Struct, frozen=True):
     before: TemplateCause | None = None
     goal: str | None = None
     skips_before: bool = False
+    file: str = ""
 
 
 def known(bundle: Bundle, state: DeployerState) -> Mapping[Key, TemplateCause]:
@@ -109,7 +111,8 @@ def wanted(
         )
         goal = before.source if before is not None and not is_skipped else _proven(history)
         places = template_files.deciding(manifest, bundle)
-        missing[key] = WantedCause(source, places, before, goal, is_skipped)
+        file = manifest.origin.base.file
+        missing[key] = WantedCause(source, places, before, goal, is_skipped, file)
     return missing
 
 
@@ -155,6 +158,19 @@ class BranchLine(msgspec.Struct, frozen=True):
                     return (*found, *self.commits[number + 1 :])
         return found or self.commits
 
+    def with_all_before(self, commits: Sequence[BranchCommit]) -> Sequence[BranchCommit]:
+        """The commits, and all of the line before the last of them."""
+        return (*commits, *self.commits[self.commits.index(commits[-1]) + 1 :])
+
+    def may_move(self, commit: BranchCommit, places: Set[str]) -> bool:
+        """Whether the commit may have moved a template to these files from another one that a
+        commit before it changed.
+        """
+        own = file_places.files_at(commit.files_by_place, places, self.path)
+        others = {name for name, change in commit.changes.items() if change.before} - own
+        _, *earlier = self.with_all_before((commit,))
+        return any(others & one.files for one in earlier)
+
     def _moves(self, commit: BranchCommit, places: Set[str]) -> bool:
         """Whether other files may have decided the template before the commit: it adds a file, or
         changes one that names others.
@@ -195,9 +211,19 @@ def found(
     return records
 
 
-def _of(key: Key, rendered: Rendered) -> Mapping[CommitId, str]:
-    """The digests of one template, by commit; empty without the DaemonSet."""
-    return {commit: one.templates.get(key, "") for commit, one in rendered.items()}
+def _of(key: Key, rendered: Rendered) -> Mapping[CommitId, _Version]:
+    """One template by commit."""
+    return {
+        commit: _Version(one.templates.get(key, ""), one.files.get(key, ""))
+        for commit, one in rendered.items()
+    }
+
+
+class _Version(NamedTuple):
+    """The digest and the file of a template at a commit; empty without the DaemonSet."""
+
+    digest: str
+    file: str
 
 
 class _Search(msgspec.Struct, frozen=True):
@@ -214,22 +240,29 @@ class _Change(msgspec.Struct, frozen=True):
     before: str
 
 
-def _search(line: BranchLine, cause: WantedCause, digests: Mapping[CommitId, str]) -> _Search:
-    candidates = line.candidates(cause.places)
+def _search(line: BranchLine, cause: WantedCause, versions: Mapping[CommitId, _Version]) -> _Search:
+    candidates, number = line.candidates(cause.places), 0
     after, changes = cause.source, list[_Change]()
-    for commit, earlier in zip_longest(candidates, candidates[1:]):
-        place = earlier.info.id if earlier else next(iter(commit.info.parents), None)
-        if earlier is None and cause.before is not None and line.is_direct:
-            before: str | None = cause.before.source
+    while number < len(candidates):
+        commit, *later = candidates[number : number + 2]
+        place = later[0].info.id if later else next(iter(commit.info.parents), None)
+        may_differ = later or not line.is_direct or line.may_move(commit, cause.places)
+        if cause.before is not None and not may_differ:
+            version: _Version | None = _Version(cause.before.source, cause.file)
         else:
-            before = "" if place is None else digests.get(place)
-        if before is None:
+            version = _Version("", "") if place is None else versions.get(place)
+        if version is None:
             some = tuple(candidate.info.id for candidate in candidates)
             newest = changes[0].commit if changes else candidates[0]
             return _Search(record(cause.source, newest.info, some, exact=False), place)
-        if before != after:
-            changes.append(_Change(commit, before))
-        after = before
+        if version.file not in ("", cause.file):  # a commit in between may have changed that file
+            every = line.with_all_before(candidates[: number + 1])
+            if len(every) > len(candidates):
+                candidates = every
+                continue
+        if version.digest != after:
+            changes.append(_Change(commit, version.digest))
+        after, number = version.digest, number + 1
         if changes and (after == cause.goal or (cause.goal is None and not line.since)):
             break
     return _Search(_record(line, cause, changes) if changes else None)

@@ -13,11 +13,13 @@ def digest(manifest: Manifest) -> str:
 
 
 def rendered(bundle: Bundle) -> RenderedCommit:
-    """The digests of the manifests and templates of a commit."""
+    """The digests of the manifests and templates of a commit, and the files of the templates."""
     every = bundle.manifests
+    daemonsets = {key: one for key, one in every.items() if key.is_daemonset}
     return RenderedCommit(
         {key: one.digest for key, one in every.items()},
-        {key: digest(one) for key, one in every.items() if key.is_daemonset},
+        {key: digest(one) for key, one in daemonsets.items()},
+        {key: one.origin.base.file for key, one in daemonsets.items()},
     )
 
 
