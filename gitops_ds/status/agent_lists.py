@@ -24,19 +24,21 @@ from gitops_ds.rollouts.state.rollout_ledger import StoredLedger
 from gitops_ds.status import agent_healths, agents, recorded_healths
 from gitops_ds.status.agents import Agent, Owners
 
+MANY_PODS = 5_000  # their list takes a second
 _SELECTORS = 8  # lists by the selector of a DaemonSet; for more, one list for each namespace
 
 
 class AgentScope(msgspec.Struct, frozen=True):
     """The agents of a namespace (empty: all) with one of these names (none: every name).
 
-    With `for_table` only the fields of a table are needed: those of an agent at rest are what its
-    service recorded, so its pods are not listed, and no nodes if all agents are such.
+    With `recorded_from` only the fields of a table are needed: from that number of pods on, those
+    of an agent at rest are what its service recorded, so its pods are not listed, and no nodes if
+    all agents are such.
     """
 
     names: tuple[str, ...] = ()
     namespace: str = ""
-    for_table: bool = False
+    recorded_from: int | None = None
 
     def has(self, key: Key) -> bool:
         """Whether an agent is in the scope."""
@@ -65,7 +67,8 @@ async def list_agents(
     # A staged rollout may wait for others; else not all pods of the others are known.
     considered = seen if any(_is_staged(one.daemonset) for one in chosen) else chosen
     owners = await agents.read_owners(cluster, state_namespace, considered, now)
-    if scope.for_table:
+    pods = sum(one.daemonset.counts.desired for one in chosen if one.daemonset.counts)
+    if scope.recorded_from is not None and pods >= scope.recorded_from:
         recorded |= await recorded_healths.read(cluster, state_namespace, owners.sources, chosen)
     rest = [one.daemonset for one in chosen if one.daemonset.key not in recorded]
     is_whole = bool(rest) and not (scope.names or scope.namespace or recorded)

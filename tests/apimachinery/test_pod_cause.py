@@ -157,6 +157,13 @@ CASES: dict[str, tuple[str, dict[str, Any], tuple[dict[str, Any], ...], str, str
             "Unhealthy: Liveness probe failed: HTTP probe failed with statuscode: 500"
         ),
     ),
+    "crash after a wait for a node": (
+        "Restarted",
+        pod(container(end(1))),
+        (event("FailedScheduling", "0/3 nodes are available: 1 Insufficient cpu."),),
+        "Restarted",
+        "container agent: exit code 1",
+    ),
     "no image": (
         "ImagePullBackOff",
         pod(container(waiting("ImagePullBackOff", PULL))),

@@ -24,7 +24,7 @@ from tests.simulator.setup import KEY
 from tests.status.test_agent_lists import Recorded
 from tests.status.test_status_writer import GOOD, Scene, scene
 
-TABLE = AgentScope(for_table=True)
+TABLE = AgentScope(recorded_from=0)
 
 
 async def follow(made: Scene, **fields: Any) -> None:
@@ -35,11 +35,11 @@ async def follow(made: Scene, **fields: Any) -> None:
     await made.there.people.apply(CONFIG_MAP, body, manager="service", force=True)
 
 
-async def compared(made: Scene) -> Recorded:
+async def compared(made: Scene, scope: AgentScope = TABLE) -> Recorded:
     """The client of a list for a table, whose rows equal those of the whole list."""
     now, client = virtual_time.clock()(), Recorded(made.there.people)
     read: Any = client
-    agents = await agent_lists.list_agents(read, "gitops-ds", now, scope=TABLE)
+    agents = await agent_lists.list_agents(read, "gitops-ds", now, scope=scope)
     whole = await agent_lists.list_agents(made.there.people, "gitops-ds", now, scope=EVERY)
     assert tables.agents_table(agents, now, wide=True) == tables.agents_table(whole, now, wide=True)
     return client
@@ -151,6 +151,16 @@ async def test_an_agent_at_rest_is_read_without_nodes_and_pods(
         client = await compared(made)
         assert not client.pods
         assert not client.nodes
+
+
+@pytest.mark.parametrize(("pods", "is_listed"), [(3, False), (4, True), (None, True)])
+async def test_fewer_pods_are_listed_beside_a_record_too(pods: int | None, is_listed: bool) -> None:
+    async with scene() as made:
+        made.remember(fleet=GOOD)
+        await asyncio.sleep(60)
+        await follow(made)
+        client = await compared(made, AgentScope(recorded_from=pods))
+        assert bool(client.pods) is is_listed
 
 
 @pytest.mark.parametrize(

@@ -52,10 +52,10 @@ class GetArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs
     @property
     def scope(self) -> AgentScope:
         """The DaemonSets that may be selected."""
-        from gitops_ds.status.agent_lists import AgentScope
+        from gitops_ds.status.agent_lists import MANY_PODS, AgentScope
 
         is_table = self.output.is_table and self.sort_by is None
-        return AgentScope(self.names, self.chosen_namespace, for_table=is_table)
+        return AgentScope(self.names, self.chosen_namespace, MANY_PODS if is_table else None)
 
     @property
     def of_nodes(self) -> bool:

@@ -88,7 +88,7 @@ def shown(pod: Pod, reason: str, warnings: Mapping[str, PodCause]) -> PodCause:
     The event gives the reason of a pod that only is not ready: its status has none.
     """
     warning = warnings.get(pod.uid)
-    if warning is None or (pod.reason and warning.reason in REPEATING):
+    if warning is None or ((pod.reason or pod.message) and warning.reason in REPEATING):
         return PodCause(pod.reason or reason, pod.message)
     if reason == "NotReady" and not pod.reason:
         return PodCause(warning.reason, _line(warning.message, pod.message))
